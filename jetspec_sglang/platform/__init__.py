@@ -1,0 +1,2 @@
+def activate() -> str | None:
+    return None
