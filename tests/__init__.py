@@ -1,0 +1,1 @@
+"""Tests of every package; `tests.support` holds what several of them share."""
