@@ -1,0 +1,73 @@
+"""`build_tree`: checks its input and hands it to the builder of the tensors' device. No I/O."""
+
+from __future__ import annotations
+
+import torch
+
+from jetspec_sglang.tree.device import build_on_device
+from jetspec_sglang.tree.tree import Tree
+
+RULES = ("best_first", "accum_logp", "chain")
+
+
+def build_tree(
+    topk_tokens: torch.Tensor,
+    topk_logprobs: torch.Tensor,
+    budget: int,
+    rule: str = "best_first",
+) -> Tree:
+    """One draft tree per request from the head's candidates of every depth.
+
+    Args:
+        topk_tokens: int64 [bs, D, W], candidates of depth 1..D, distinct within a depth.
+        topk_logprobs: float32 [bs, D, W], descending in W. -inf marks "no candidate"; values
+            above 0 (rounding) count as 0.
+        budget: nodes per tree, root included, at least 1.
+        rule: `best_first` ranks nodes by score, then depth, parent's rank and sibling index
+            (trees of all budgets are nested); `accum_logp` visits them in that order and adds
+            all W children of each (the JetSpec release's rule); `chain` is the rank-1 path.
+
+    Raises:
+        ValueError: on a wrong shape, dtype, device, budget or rule; for CPU tensors also on NaN
+            and on log-probabilities that do not descend. On other devices the values are not
+            read (no host sync) and NaN counts as -inf.
+    """
+    _check(topk_tokens, topk_logprobs, budget, rule)
+    if topk_tokens.device.type == "cpu":
+        _check_values(topk_logprobs)
+    return build_on_device(topk_tokens, topk_logprobs, budget, rule)
+
+
+def _check(tokens: torch.Tensor, logprobs: torch.Tensor, budget: int, rule: str) -> None:
+    if tokens.ndim != 3:
+        raise ValueError(f"topk_tokens has shape {tuple(tokens.shape)}: it must be [bs, D, W]")
+    if logprobs.shape != tokens.shape:
+        raise ValueError(
+            f"topk_logprobs has shape {tuple(logprobs.shape)}: it must be that of topk_tokens, "
+            f"{tuple(tokens.shape)}"
+        )
+    if tokens.dtype != torch.int64:
+        raise ValueError(f"topk_tokens is {tokens.dtype}: it must be torch.int64")
+    if logprobs.dtype != torch.float32:
+        raise ValueError(f"topk_logprobs is {logprobs.dtype}: it must be torch.float32")
+    if logprobs.device != tokens.device:
+        raise ValueError(
+            f"topk_logprobs is on {logprobs.device}: topk_tokens is on {tokens.device}"
+        )
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        raise ValueError(f"budget={budget!r}: it must be an integer of at least 1")
+    if rule not in RULES:
+        raise ValueError(f"rule={rule!r}: it must be one of {', '.join(RULES)}")
+
+
+def _check_values(logprobs: torch.Tensor) -> None:
+    usable = logprobs < torch.inf
+    descends = torch.ones_like(usable)
+    descends[:, :, 1:] = logprobs[:, :, 1:] <= logprobs[:, :, :-1]
+    bad = (~(usable & descends)).nonzero()
+    if len(bad):
+        i, depth, sibling = bad[0].tolist()
+        raise ValueError(
+            f"topk_logprobs[{i}, {depth}, {sibling}] is {float(logprobs[i, depth, sibling])}: "
+            "log-probabilities must be numbers below inf that descend along the last dimension"
+        )
