@@ -141,7 +141,9 @@ def _weight_files(folder: Path) -> list[Path]:
     files = sorted(folder.glob("*.safetensors"))
     if files:
         return files
-    pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern))
+    pickled = sorted(
+        path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern)
+    )
     hint = f" ({', '.join(pickled)}: pickled weights are refused, convert them)" if pickled else ""
     raise FileNotFoundError(f"draft head {folder}: no *.safetensors file there{hint}")
 

@@ -1,0 +1,277 @@
+"""`ReferenceHead`: the draft head in plain torch, as the release defines its forward pass.
+
+Contract: no SGLang here. Training optimises this module and the draft-contract test compares the
+served head with it, so it takes any number of anchors a sequence and recomputes the context every
+time; the served head keeps that context in a KV pool instead. Only `from_folder` does I/O.
+
+Names in shapes: N sequences, L context positions, A anchors a sequence, n block rows, D depths,
+H hidden size, T taps, V vocabulary (or draft vocabulary).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+import torch.utils.checkpoint
+from torch import Tensor, nn
+
+from jetspec_sglang.draft.checkpoint import load_draft_vocab, load_tensors
+from jetspec_sglang.draft.config import HeadConfig
+
+
+Rotation = tuple[Tensor, Tensor]
+"""cos and sin of the positions, each [N, 1, S, head_dim]."""
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x.to(self.weight.dtype), self.weight.shape, self.weight, self.eps)
+
+
+class Rope(nn.Module):
+    """Rotary embedding at absolute positions, halves rotated against each other."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        inverse_frequency, self.scale = _rope_parameters(config)
+        self.register_buffer("inverse_frequency", inverse_frequency, persistent=False)
+
+    def forward(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """positions [N, S] -> cos, sin [N, 1, S, head_dim]."""
+        angles = positions[..., None].to(torch.float32) * self.inverse_frequency
+        angles = torch.cat((angles, angles), dim=-1)[:, None]
+        return (angles.cos() * self.scale).to(dtype), (angles.sin() * self.scale).to(dtype)
+
+
+def _rope_parameters(config: HeadConfig) -> tuple[Tensor, float]:
+    kind = config.rope_parameters.get("rope_type", "default")
+    if kind == "default":
+        steps = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+        return config.rope_theta**-steps, 1.0
+    if kind not in ("linear", "llama3", "yarn"):
+        raise ValueError(f"rope_type = {kind!r}: allowed are default, linear, llama3, yarn")
+    from transformers import Qwen3Config
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    inverse_frequency, scale = ROPE_INIT_FUNCTIONS[kind](
+        Qwen3Config(
+            head_dim=config.head_dim,
+            hidden_size=config.hidden_size,
+            num_attention_heads=config.num_attention_heads,
+            max_position_embeddings=config.max_position_embeddings,
+            rope_parameters={**config.rope_parameters, "rope_theta": config.rope_theta},
+        ),
+        device="cpu",
+    )
+    return inverse_frequency.float(), float(scale)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    low, high = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-high, low), dim=-1) * sin
+
+
+class Attention(nn.Module):
+    """Queries from the block only; keys and values from the context and the block."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.head_dim = config.head_dim
+        hidden, dim = config.hidden_size, config.head_dim
+        self.q_proj = nn.Linear(hidden, self.heads * dim, bias=False)
+        self.k_proj = nn.Linear(hidden, self.kv_heads * dim, bias=False)
+        self.v_proj = nn.Linear(hidden, self.kv_heads * dim, bias=False)
+        self.o_proj = nn.Linear(self.heads * dim, hidden, bias=False)
+        self.q_norm = RMSNorm(dim, config.rms_norm_eps)
+        self.k_norm = RMSNorm(dim, config.rms_norm_eps)
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:
+        return x.unflatten(-1, (heads, self.head_dim)).transpose(1, 2)
+
+    def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """x [N, S, H] -> rotated keys and values, both [N, kv_heads, S, head_dim]."""
+        keys = self.k_norm(self._split(self.k_proj(x), self.kv_heads))
+        return _rotate(keys, cos, sin), self._split(self.v_proj(x), self.kv_heads)
+
+    def forward(
+        self,
+        block: Tensor,
+        context: Tensor,
+        block_rope: Rotation,
+        context_rope: Rotation,
+        see: Tensor,
+    ) -> Tensor:
+        """block [N, A*n, H], context [N, L, H], see [N, 1, A*n, L + A*n] bool -> [N, A*n, H]."""
+        queries = _rotate(self.q_norm(self._split(self.q_proj(block), self.heads)), *block_rope)
+        context_k, context_v = self.keys_values(context, *context_rope)
+        block_k, block_v = self.keys_values(block, *block_rope)
+        values = torch.cat((context_v, block_v), dim=2)
+        keys = torch.cat((context_k, block_k), dim=2).to(values.dtype)
+        repeats = self.heads // self.kv_heads
+        mixed = F.scaled_dot_product_attention(
+            queries.to(values.dtype),
+            keys.repeat_interleave(repeats, dim=1),
+            values.repeat_interleave(repeats, dim=1),
+            attn_mask=see,
+        )
+        return self.o_proj(mixed.transpose(1, 2).flatten(2))
+
+
+class Mlp(nn.Module):
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self.gate_proj = nn.Linear(hidden, inner, bias=False)
+        self.up_proj = nn.Linear(hidden, inner, bias=False)
+        self.down_proj = nn.Linear(inner, hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    """The block rows pass through norms, attention and MLP; the context only feeds keys, values."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.mlp = Mlp(config)
+
+    def forward(
+        self,
+        block: Tensor,
+        context: Tensor,
+        block_rope: Rotation,
+        context_rope: Rotation,
+        see: Tensor,
+    ) -> Tensor:
+        normed = self.input_layernorm(block)
+        block = block + self.self_attn(normed, context, block_rope, context_rope, see)
+        return block + self.mlp(self.post_attention_layernorm(block))
+
+
+class ReferenceHead(nn.Module):
+    """The head on top of a frozen target's embedding and output matrices, both [V, H].
+
+    Its state dict is exactly the release's tensors; the two matrices are not part of it.
+    `draft_vocab` ([V'] ascending ids) restricts the output to those ids.
+    """
+
+    embed: Tensor
+    lm_head: Tensor
+    draft_vocab: Tensor | None
+
+    def __init__(
+        self,
+        config: HeadConfig,
+        target_embed: Tensor,
+        target_lm_head: Tensor,
+        draft_vocab: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        wanted = (config.vocab_size, config.hidden_size)
+        for name, matrix in (("target_embed", target_embed), ("target_lm_head", target_lm_head)):
+            if tuple(matrix.shape) != wanted:
+                raise ValueError(f"{name} is {list(matrix.shape)}, the head needs {list(wanted)}")
+        self.config = config
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.fc = nn.Linear(
+            config.num_taps * config.target_hidden_size, config.hidden_size, bias=False
+        )
+        self.hidden_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.rope = Rope(config)
+        self.checkpoint_layers = False
+        self.register_buffer("embed", target_embed.detach(), persistent=False)
+        output = target_lm_head.detach()
+        if draft_vocab is not None:
+            output = output[draft_vocab]
+        self.register_buffer("lm_head", output, persistent=False)
+        self.register_buffer("draft_vocab", draft_vocab, persistent=False)
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: str | Path,
+        target_embed: Tensor,
+        target_lm_head: Tensor,
+        dtype: torch.dtype = torch.float32,
+    ) -> ReferenceHead:
+        """Read a checked head folder, with its draft vocabulary if it has one."""
+        config = HeadConfig.from_folder(folder)
+        ids = load_draft_vocab(folder, config.vocab_size)
+        vocab = None if ids is None else torch.from_numpy(ids)
+        head = cls(config, target_embed, target_lm_head, vocab)
+        head.load_state_dict(load_tensors(folder, config))
+        return head.to(dtype)
+
+    def mask_block(self, anchor_tokens: Tensor, block_size: int | None = None) -> Tensor:
+        """anchor_tokens [N, A] -> block token ids [N, A, n]: the anchor, then MASK."""
+        rows = block_size or self.config.block_size
+        block = anchor_tokens[..., None].repeat(1, 1, rows)
+        block[..., 1:] = self.config.mask_token_id
+        return block
+
+    def context(self, features: Tensor) -> Tensor:
+        """Concatenated taps [N, L, T*H] -> what every layer's keys and values read, [N, L, H]."""
+        return self.hidden_norm(self.fc(features.to(self.fc.weight.dtype)))
+
+    def hidden(self, features: Tensor, anchor_positions: Tensor, block_tokens: Tensor) -> Tensor:
+        """States of the scoring rows, before the output matrix: [N, A, n - 1, H].
+
+        features [N, L, T*H] are taps of real tokens from position 0; an anchor at position p
+        (anchor_positions [N, A]) sees features 0..p-1 only. block_tokens [N, A, n].
+        """
+        rows = block_tokens.shape[-1]
+        offsets = torch.arange(rows, device=block_tokens.device)
+        positions = (anchor_positions[..., None] + offsets).flatten(1)
+        see = visible(anchor_positions, rows, features.shape[1], self.config.causal)
+        context = self.context(features)
+        context_positions = torch.arange(features.shape[1], device=features.device)[None]
+        dtype = self.norm.weight.dtype
+        context_rope = self.rope(context_positions, dtype)
+        block_rope = self.rope(positions, dtype)
+        block = F.embedding(block_tokens.flatten(1), self.embed).to(dtype)
+        for layer in self.layers:
+            inputs = (block, context, block_rope, context_rope, see)
+            if self.checkpoint_layers and torch.is_grad_enabled():
+                block = torch.utils.checkpoint.checkpoint(layer, *inputs, use_reentrant=False)
+            else:
+                block = layer(*inputs)
+        block = block.unflatten(1, block_tokens.shape[1:])
+        shift = slice(0, rows - 1) if self.config.draft_shift else slice(1, rows)
+        return self.norm(block[:, :, shift])
+
+    def forward(self, features: Tensor, anchor_positions: Tensor, block_tokens: Tensor) -> Tensor:
+        """Log-probabilities of depths 1..n-1: [N, A, n - 1, V], column j = id draft_vocab[j]."""
+        states = self.hidden(features, anchor_positions, block_tokens)
+        logits = F.linear(states, self.lm_head.to(states.dtype))
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+
+
+def visible(anchor_positions: Tensor, rows: int, context: int, causal: bool) -> Tensor:
+    """Which keys a block row sees: [N, 1, A*n, context + A*n] bool.
+
+    Row i of the block at position p sees context 0..p-1 and, of its own block alone, rows 0..i
+    (causal) or all rows (bidirectional).
+    """
+    device = anchor_positions.device
+    anchors = anchor_positions.shape[1]
+    before = torch.arange(context, device=device) < anchor_positions[..., None]
+    before = before.repeat_interleave(rows, dim=1)
+    own = torch.ones(rows, rows, dtype=torch.bool, device=device)
+    if causal:
+        own = own.tril()
+    own = torch.block_diag(*([own] * anchors)) if anchors > 1 else own
+    own = own.expand(len(anchor_positions), -1, -1)
+    return torch.cat((before, own), dim=2)[:, None]
