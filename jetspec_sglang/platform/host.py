@@ -1,0 +1,68 @@
+"""`HostPlatform`: what SGLang asks of a device, answered for a CPU with AVX2.
+
+Contract: created once per process by SGLang. `init_backend` builds and loads the native
+library (file I/O on first use); `post_load_model` packs the model's weights in place.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from sglang.srt.platforms.cpu import CpuDeviceMixin
+from sglang.srt.platforms.device_mixin import PlatformEnum
+from sglang.srt.platforms.interface import KVPoolKind, PlatformCapabilities, SRTPlatform
+
+from jetspec_sglang.platform.names import HOST_ATTENTION
+
+logger = logging.getLogger(__name__)
+
+
+class HostPlatform(CpuDeviceMixin, SRTPlatform):
+    """SGLang on the CPU: oneDNN packed linears, native attention, no graphs, no Triton."""
+
+    _enum = PlatformEnum.OOT
+    device_name = "cpu"
+    device_type = "cpu"
+    capabilities = PlatformCapabilities()
+
+    def get_device(self, device_id: int = 0) -> str:
+        # The base class of this release declares a string and SGLang splits it.
+        return "cpu"
+
+    def is_pin_memory_available(self, device: object = None) -> bool:
+        return False
+
+    def get_default_attention_backend(self) -> str:
+        return HOST_ATTENTION
+
+    def get_default_speculative_draft_attention_backend(self, algorithm: str) -> str:
+        return HOST_ATTENTION
+
+    def supports_speculative_algorithm(self, algorithm: str) -> bool:
+        # In-tree algorithms verify greedily on CPU whatever the temperature, or need Triton.
+        return algorithm == "JETSPEC"
+
+    def supports_speculative_draft_attention_backend(self, algorithm: str, backend: str) -> bool:
+        return algorithm == "JETSPEC" and backend == HOST_ATTENTION
+
+    def get_compile_backend(self, mode: str | None = None) -> str:
+        return "eager"
+
+    def get_kv_pool_cls(self, *, kind: KVPoolKind) -> type | None:
+        if kind != "mha":  # SGLang asks for every kind; the attention backend refuses MLA
+            return None
+        from jetspec_sglang.platform.pool import HostKVPool
+
+        return HostKVPool
+
+    def init_backend(self) -> None:
+        from jetspec_sglang import native
+
+        native.load()
+
+    def post_load_model(self, model: torch.nn.Module) -> None:
+        from jetspec_sglang.platform.linear import pack_linears
+
+        packed = pack_linears(model)
+        logger.info("packed %d linear layers of %s", packed, type(model).__name__)

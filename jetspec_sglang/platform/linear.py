@@ -1,0 +1,141 @@
+"""oneDNN pre-packed weights for every dense linear of a model, LM head included.
+
+Packing reorders a weight once into oneDNN's blocked layout, so a GEMM of few rows does not
+reorder (or stream badly) each time: it is what makes 16 rows cost little more than one.
+The unpacked weight stays (embeddings are tied to LM heads, weights can be updated at run
+time); a changed weight is packed again on its next use.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+
+import torch
+from sglang.srt.layers.linear import LinearBase
+from sglang.srt.layers.quantization.unquant import (
+    UnquantizedEmbeddingMethod,
+    UnquantizedLinearMethod,
+)
+from sglang.srt.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
+from torch import nn
+
+logger = logging.getLogger(__name__)
+
+_BATCH_HINT = 16  # rows oneDNN picks its blocking for; other row counts still work
+_PACKED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class PackedWeight:
+    """One weight `[out, in]` in oneDNN's layout, repacked when its source changes."""
+
+    __slots__ = ("_packed", "_source", "_stamp")
+
+    def __init__(self, source: torch.Tensor) -> None:
+        self._source = source
+        self._pack()
+
+    def _pack(self) -> None:
+        weight = self._source.detach()
+        self._stamp = (self._source.data_ptr(), self._source._version)
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _BATCH_HINT)
+
+    def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        """`x @ weight.T + bias`; x `[..., in]` in the weight's dtype -> `[..., out]`."""
+        if self._stamp != (self._source.data_ptr(), self._source._version):
+            self._pack()
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, bias, "none", [], "")
+
+
+class PackedLinearMethod(UnquantizedLinearMethod):
+    """SGLang's unquantised linear method, computing with packed weights."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.packed = PackedWeight(weight)
+
+    def apply(
+        self, layer: nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return self.packed.linear(x, bias)
+
+
+class PackedLMHeadMethod(UnquantizedEmbeddingMethod):
+    """LM-head scoring with packed weights; embedding look-ups keep the plain weight.
+
+    SGLang takes an LM head's method only when its class name is not one of its own
+    unquantised ones, which this name is not.
+    """
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.packed = PackedWeight(weight)
+
+    def apply(
+        self, layer: nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return self.packed.linear(x.to(layer.weight.dtype), bias)
+
+
+class PackedLinear(nn.Linear):
+    """`nn.Linear` computing with packed weights (the head's `fc`)."""
+
+    packed: PackedWeight
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self.packed.linear(input, self.bias)
+
+
+@cache
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether oneDNN packs this dtype on this CPU (float16 needs recent instructions)."""
+    if dtype not in _PACKED_DTYPES:
+        return False
+    try:
+        torch.ops.mkldnn._reorder_linear_weight(torch.zeros(16, 16, dtype=dtype), _BATCH_HINT)
+    except RuntimeError:
+        return False
+    return True
+
+
+def pack_linears(model: nn.Module) -> int:
+    """Make every unquantised dense linear of `model` compute with packed weights.
+
+    Returns the number of layers packed; layers of a dtype the CPU cannot pack are left as
+    they are, which is correct but slower, and said once in the log.
+    """
+    packed = 0
+    refused: set[torch.dtype] = set()
+    for module in model.modules():
+        weight = getattr(module, "weight", None)
+        if not isinstance(weight, torch.Tensor) or weight.dim() != 2:
+            continue
+        is_linear = isinstance(module, LinearBase) and (
+            type(module.quant_method) is UnquantizedLinearMethod
+        )
+        is_head = isinstance(module, ParallelLMHead) or _is_tied_head(model, module)
+        is_plain = type(module) is nn.Linear
+        if not (is_linear or is_head or is_plain):
+            continue
+        if not can_pack(weight.dtype):
+            refused.add(weight.dtype)
+            continue
+        if is_linear:
+            module.quant_method = PackedLinearMethod(weight)
+        elif is_head:
+            module.quant_method = PackedLMHeadMethod(weight)
+        else:
+            module.__class__ = PackedLinear
+            module.packed = PackedWeight(weight)
+        packed += 1
+    for dtype in refused:
+        logger.warning("oneDNN cannot pack %s on this CPU; its linears run unpacked", dtype)
+    return packed
+
+
+def _is_tied_head(model: nn.Module, module: nn.Module) -> bool:
+    """A model with tied embeddings uses its embedding module as LM head."""
+    return isinstance(module, VocabParallelEmbedding) and (
+        getattr(model, "lm_head", None) is module
+    )
+

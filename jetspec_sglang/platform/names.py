@@ -1,0 +1,3 @@
+"""Names that SGLang knows our device-specific parts by."""
+
+HOST_ATTENTION = "jetspec_host"
