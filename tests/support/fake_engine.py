@@ -233,8 +233,8 @@ class FakeEngine:
             "jetspec_accepted_node_budget", "fake", labels=[*labels, "budget"]
         )
         for b, ranks in counters.ranks.items():
-            edges = [(f"{edge:.1f}", ranks[edge]) for edge in RANK_BUCKETS]
-            edges.append(("+Inf", ranks[RANK_BUCKETS[-1]]))
+            edges = [(f"{edge:.1f}", int(ranks[edge])) for edge in RANK_BUCKETS]
+            edges.append(("+Inf", int(ranks[RANK_BUCKETS[-1]])))
             accepted.add_metric([*labels.values(), str(b)], edges, sum_value=0.0)
         yield accepted
 
@@ -276,7 +276,7 @@ def _latency(name: str, labels: dict[str, str], counters: Counters) -> Histogram
         f"sglang:{name}_seconds", "fake", labels=[*labels, "is_streaming"]
     )
     edges = [
-        ("+Inf" if edge == math.inf else str(edge), count)
+        ("+Inf" if edge == math.inf else str(edge), int(count))
         for edge, count in counters.latency[name].items()
     ]
     family.add_metric([*labels.values(), "true"], edges, sum_value=counters.latency_sum[name])

@@ -33,6 +33,7 @@ from prometheus_client.exposition import generate_latest
 from tests.support.fake_engine import FakeEngine
 
 CONTROL, METRICS, LOADS, INFO = "/set_internal_state", "/metrics", "/v1/loads", "/server_info"
+OPEN_ROUTES = {METRICS, "/ready", "/health"}
 
 
 @dataclass
@@ -114,7 +115,9 @@ class FakeSGLang:
         app.router.add_get(INFO, self._server_info)
         app.router.add_post(CONTROL, self._control)
         app.router.add_put(CONTROL, self._control)
-        app.router.add_get("/ready", self._ready)
+        for route in OPEN_ROUTES - {METRICS}:
+            app.router.add_get(route, self._ready)
+        app.router.add_get("/model_info", self._model_info)
         return app
 
     def catch_up(self) -> None:
@@ -151,7 +154,7 @@ class FakeSGLang:
             self.open[route] -= 1
 
     def _allowed(self, request: web.Request) -> bool:
-        if request.path in (METRICS, "/ready"):
+        if request.path in OPEN_ROUTES:
             return True
         admin = request.path == CONTROL and self.admin_api_key
         key = self.admin_api_key if admin else self.api_key
@@ -202,6 +205,9 @@ class FakeSGLang:
         if taken:
             self.applied.append(numbers)
         return web.json_response([taken] * self.engine.dp_size)
+
+    async def _model_info(self, request: web.Request) -> web.Response:
+        return web.json_response({"model_path": "fake-target", "is_generation": True})
 
     async def _ready(self, request: web.Request) -> web.Response:
         return web.Response(text="ok")
