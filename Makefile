@@ -1,0 +1,46 @@
+# Everything an operator or developer runs. `make serve` and `make test` need nothing before them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv/bin
+
+.PHONY: help install python serve test test-full test-gpu fmt lint type clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: ## Make the environment (dependencies once per machine, shared by clones)
+	@$(PYTHON) tools/install.py >/dev/null
+
+python: ## Print the path of the environment's interpreter
+	@$(PYTHON) tools/install.py
+
+serve: install ## Serve the embedded model, or ARGS="any SGLang flag"
+	@exec $(VENV)/jetspec serve $(ARGS)
+
+test: install ## Unit tests, then a slice of the integration tests
+	$(VENV)/python -m pytest tests/unit
+	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not full and not gpu"
+
+test-full: install ## Every test that needs no GPU (hours)
+	$(VENV)/python -m pytest tests/unit
+	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
+
+test-gpu: install ## The tests that need an NVIDIA GPU
+	$(VENV)/python -m pytest tests -m gpu
+
+fmt: install ## Format the code
+	$(VENV)/python -m ruff format .
+	$(VENV)/python -m ruff check --fix-only .
+
+lint: install ## Check format and style
+	$(VENV)/python -m ruff format --check .
+	$(VENV)/python -m ruff check .
+
+type: install ## Check types
+	$(VENV)/python -m mypy
+
+clean: ## Remove what make and the tests left in this clone
+	rm -rf .venv build dist *.egg-info */*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
