@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from jetspec_sglang.native import library
 from jetspec_sglang.tree.device import build_on_device
 from jetspec_sglang.tree.tree import Tree
 
 RULES = ("best_first", "accum_logp", "chain")
+MAX_BUDGET = 65536
+MAX_DEPTH = MAX_WIDTH = 255
 
 
 def build_tree(
@@ -19,10 +22,11 @@ def build_tree(
     """One draft tree per request from the head's candidates of every depth.
 
     Args:
-        topk_tokens: int64 [bs, D, W], candidates of depth 1..D, distinct within a depth.
+        topk_tokens: int64 [bs, D, W], candidates of depth 1..D, distinct within a depth; D and W
+            up to 255.
         topk_logprobs: float32 [bs, D, W], descending in W. -inf marks "no candidate"; values
             above 0 (rounding) count as 0.
-        budget: nodes per tree, root included, at least 1.
+        budget: nodes per tree, root included, 1 to 65536.
         rule: `best_first` ranks nodes by score, then depth, parent's rank and sibling index
             (trees of all budgets are nested); `accum_logp` visits them in that order and adds
             all W children of each (the JetSpec release's rule); `chain` is the rank-1 path.
@@ -33,9 +37,12 @@ def build_tree(
             read (no host sync) and NaN counts as -inf.
     """
     _check(topk_tokens, topk_logprobs, budget, rule)
-    if topk_tokens.device.type == "cpu":
-        _check_values(topk_logprobs)
-    return build_on_device(topk_tokens, topk_logprobs, budget, rule)
+    if topk_tokens.device.type != "cpu":
+        return build_on_device(topk_tokens, topk_logprobs, budget, rule)
+    fields = library.build_tree(topk_tokens, topk_logprobs, budget, RULES.index(rule))
+    if fields is None:
+        raise ValueError(_bad_value(topk_logprobs))
+    return Tree(*fields)
 
 
 def _check(tokens: torch.Tensor, logprobs: torch.Tensor, budget: int, rule: str) -> None:
@@ -54,20 +61,21 @@ def _check(tokens: torch.Tensor, logprobs: torch.Tensor, budget: int, rule: str)
         raise ValueError(
             f"topk_logprobs is on {logprobs.device}: topk_tokens is on {tokens.device}"
         )
-    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-        raise ValueError(f"budget={budget!r}: it must be an integer of at least 1")
+    if tokens.shape[1] > MAX_DEPTH or tokens.shape[2] > MAX_WIDTH:
+        raise ValueError(
+            f"topk_tokens has shape {tuple(tokens.shape)}: D and W may be {MAX_DEPTH} at most"
+        )
+    if type(budget) is not int or not 1 <= budget <= MAX_BUDGET:
+        raise ValueError(f"budget={budget!r}: it must be an integer between 1 and {MAX_BUDGET}")
     if rule not in RULES:
         raise ValueError(f"rule={rule!r}: it must be one of {', '.join(RULES)}")
 
 
-def _check_values(logprobs: torch.Tensor) -> None:
+def _bad_value(logprobs: torch.Tensor) -> str:
     usable = logprobs < torch.inf
-    descends = torch.ones_like(usable)
-    descends[:, :, 1:] = logprobs[:, :, 1:] <= logprobs[:, :, :-1]
-    bad = (~(usable & descends)).nonzero()
-    if len(bad):
-        i, depth, sibling = bad[0].tolist()
-        raise ValueError(
-            f"topk_logprobs[{i}, {depth}, {sibling}] is {float(logprobs[i, depth, sibling])}: "
-            "log-probabilities must be numbers below inf that descend along the last dimension"
-        )
+    usable[:, :, 1:] &= logprobs[:, :, 1:] <= logprobs[:, :, :-1]
+    i, depth, sibling = (~usable).nonzero()[0].tolist()
+    return (
+        f"topk_logprobs[{i}, {depth}, {sibling}] is {float(logprobs[i, depth, sibling])}: "
+        "log-probabilities must be numbers below inf that descend along the last dimension"
+    )

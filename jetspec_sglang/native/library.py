@@ -1,0 +1,84 @@
+"""The compiled library as plain functions on CPU tensors.
+
+Callers have checked shapes and dtypes; here tensors only become pointers. The first call of any
+function compiles the library (file I/O, see `build`). The library runs on OpenMP; torch is
+imported first, so it shares torch's own thread pool and thread count.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+import torch
+
+from jetspec_sglang.native.build import library_path
+
+_POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+
+
+@cache
+def load() -> ctypes.CDLL:
+    """Compile if need be and load the library; `BuildError` where there is no compiler."""
+    library = ctypes.CDLL(str(library_path()))
+    library.jetspec_build_tree.argtypes = [
+        *[_POINTER] * 2, *[_LONG] * 4, _INT, *[_POINTER] * 5,
+    ]  # fmt: skip
+    library.jetspec_build_tree.restype = _INT
+    library.jetspec_accept.argtypes = [*[_POINTER] * 4, *[_LONG] * 3, *[_POINTER] * 4]
+    library.jetspec_accept.restype = None
+    library.jetspec_child_links.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 2]
+    library.jetspec_child_links.restype = None
+    return library
+
+
+def build_tree(
+    topk_tokens: torch.Tensor, topk_logprobs: torch.Tensor, budget: int, rule: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None:
+    """tokens, parents, depths, scores, sizes of `tree.Tree`; None when a log-probability is
+    NaN, +inf or does not descend. `rule` is the index in `tree.RULES`."""
+    topk_tokens, topk_logprobs = topk_tokens.contiguous(), topk_logprobs.contiguous()
+    bs, depths, width = topk_tokens.shape
+    tokens, parents, node_depths = torch.empty(3, bs, budget, dtype=torch.int64).unbind()
+    scores = torch.empty(bs, budget)
+    sizes = torch.empty(bs, dtype=torch.int64)
+    refused = load().jetspec_build_tree(
+        topk_tokens.data_ptr(), topk_logprobs.data_ptr(), bs, depths, width, budget, rule,
+        tokens.data_ptr(), parents.data_ptr(), node_depths.data_ptr(), scores.data_ptr(),
+        sizes.data_ptr(),
+    )  # fmt: skip
+    return None if refused else (tokens, parents, node_depths, scores, sizes)
+
+
+def accept(
+    tokens: torch.Tensor,
+    parents: torch.Tensor,
+    sizes: torch.Tensor,
+    target_tokens: torch.Tensor,
+    depth_limit: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """path, lens, tokens, bonus of `verify.Accepted`."""
+    tokens, parents, sizes = tokens.contiguous(), parents.contiguous(), sizes.contiguous()
+    target_tokens = target_tokens.contiguous()
+    bs, budget = tokens.shape
+    path, committed = torch.empty(2, bs, depth_limit + 1, dtype=torch.int64).unbind()
+    lens = torch.empty(bs, dtype=torch.int32)
+    bonus = torch.empty(bs, dtype=torch.int64)
+    load().jetspec_accept(
+        tokens.data_ptr(), parents.data_ptr(), sizes.data_ptr(), target_tokens.data_ptr(),
+        bs, budget, depth_limit,
+        path.data_ptr(), lens.data_ptr(), committed.data_ptr(), bonus.data_ptr(),
+    )  # fmt: skip
+    return path, lens, committed, bonus
+
+
+def child_links(parents: torch.Tensor, sizes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """next_token, next_sibling of `verify.child_links`."""
+    parents, sizes = parents.contiguous(), sizes.contiguous()
+    bs, budget = parents.shape
+    next_token, next_sibling = torch.empty(2, bs, budget, dtype=torch.int64).unbind()
+    load().jetspec_child_links(
+        parents.data_ptr(), sizes.data_ptr(), bs, budget,
+        next_token.data_ptr(), next_sibling.data_ptr(),
+    )  # fmt: skip
+    return next_token, next_sibling
