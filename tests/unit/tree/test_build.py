@@ -21,7 +21,7 @@ def assert_same(left: Tree, right: Tree) -> None:
         assert torch.equal(a, b), f"{field}: {a} != {b}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(lattices(), budgets, rules)
 def test_every_builder_equals_the_reference(lattice, budget, rule):
     expected = build_reference(*lattice, budget, rule)
@@ -29,7 +29,7 @@ def test_every_builder_equals_the_reference(lattice, budget, rule):
     assert_same(build_tree(*lattice, budget, rule), expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(lattices(), budgets, rules)
 def test_a_tree_is_well_formed(lattice, budget, rule):
     tokens, logprobs = lattice
@@ -61,7 +61,7 @@ def test_a_tree_is_well_formed(lattice, budget, rule):
         assert (tree.scores[i, size:] == -math.inf).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(lattices(), budgets, rules, st.data())
 def test_trees_are_nested(lattice, budget, rule, data):
     smaller = data.draw(st.integers(1, budget))
