@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv/bin
 
-.PHONY: help install python serve test test-full test-gpu fmt lint type clean
+.PHONY: help install python serve test test-full test-gpu fmt lint type clean prune
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,3 +44,6 @@ type: install ## Check types
 clean: ## Remove what make and the tests left in this clone
 	rm -rf .venv build dist *.egg-info */*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+prune: ## Remove environments in the cache that other versions of this project left
+	@$(PYTHON) tools/install.py --prune >/dev/null

@@ -1,5 +1,7 @@
 """Make this clone's Python environment and print its interpreter: `python3 tools/install.py`.
 
+With `--prune` it also removes the shared environments in the cache that this clone does not use.
+
 Contract: afterwards `.venv/bin` holds python, jetspec and jetspec-controller. Two layers:
 the *shared* environment under the cache folder holds every dependency at the version pinned in
 constraints.txt, and its name is a hash of what it was made from, so that clones that need the same
@@ -42,7 +44,10 @@ def main() -> int:
                 f"{sys.executable} is Python {platform.python_version()}, 3.11 or newer is needed;"
                 " name another one with `make PYTHON=...`"
             )
-        print(install(ROOT, cache_dir()))
+        interpreter = install(ROOT, cache_dir())
+        if sys.argv[1:] == ["--prune"]:
+            prune(cache_dir(), used=(ROOT / ".venv" / "complete").read_text())
+        print(interpreter)
     except (InstallError, OSError) as error:
         print(f"install: {error}", file=sys.stderr)
         return 1
@@ -157,11 +162,18 @@ def make_clone(root: Path, folder: Path, shared: Path, content: str) -> None:
     (folder / "bin" / "ninja").symlink_to(shared / "bin" / "ninja")
     pip = [shared / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     editable = [part for project in PROJECTS for part in ("--editable", root / project)]
-    _run(
-        [*pip, "--python", folder / "bin" / "python", "install", "--quiet"]
-        + ["--no-deps", "--no-index", "--no-build-isolation", *editable]
-    )
+    offline = ["--no-deps", "--no-index", "--no-build-isolation"]
+    _run([*pip, "--python", folder / "bin" / "python", "install", "--quiet", *offline, *editable])
     stamp(folder, content)
+
+
+def prune(cache: Path, used: str) -> None:
+    """Remove the shared environments that `used`, a clone's stamp, does not name."""
+    with locked(cache / "install.lock"):
+        for folder in cache.glob("venv-*"):
+            if str(folder) not in used.splitlines():
+                print(f"install: removing {folder}", file=sys.stderr)
+                shutil.rmtree(folder)
 
 
 def site_packages(venv: Path) -> Path:

@@ -1,0 +1,32 @@
+"""The subcommands of `jetspec`: a name, the module that holds it, and its line in the help.
+
+Contract: a command's module has `add_parser(subparsers) -> argparse.ArgumentParser` and
+`run(args) -> int` (the exit status). It is imported only when its command is asked for, so that
+`jetspec --help` needs none of them; heavy imports belong inside `run` all the same, so that
+`jetspec COMMAND --help` is fast too. A parser with `set_defaults(pass_through=True)` gets the
+arguments it does not know as `args.rest`. Pure.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a subcommand is (module path) and what it does (one line)."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "serve": Command("jetspec_sglang.cli.serve", "serve a model with SGLang and JetSpec trees"),
+    "generate": Command(
+        "jetspec_sglang.cli.generate", "ask a running server one question, with speed and τ"
+    ),
+    "budget": Command(
+        "jetspec_sglang.cli.budget", "read or change the tree budget of a running server"
+    ),
+    "doctor": Command(
+        "jetspec_sglang.cli.doctor", "check this machine, the plugin, the head and the memory"
+    ),
+}

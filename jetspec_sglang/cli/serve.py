@@ -1,0 +1,163 @@
+"""`jetspec serve`: stock SGLang with JetSpec, and the budget controller beside it.
+
+Contract: checks what can be checked quickly (model, head, ports), then becomes SGLang's server
+(`--no-controller`, `--plain`) or a small process that runs server and controller together.
+I/O: may fetch the embedded target; reads the head's headers; opens the ports to see if they are
+free; execs.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from jetspec_sglang.cache import cache_dir
+from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.errors import CommandError, UsageError
+from jetspec_sglang.cli.flags import Flags
+from jetspec_sglang.cli.launch import DEFAULT_PORT, HEAD, MODEL, sglang_arguments, wants_jetspec
+
+EXAMPLES = """\
+Every other flag goes to SGLang as it is; `python -m sglang.launch_server --help` lists them.
+
+examples:
+  jetspec serve
+  jetspec serve --plain                          the same without speculation, to compare
+  jetspec serve --port 31000 --speculative-num-draft-tokens 32
+  jetspec serve --model-path Qwen/Qwen3-8B \\
+      --speculative-draft-model-path JetSpec/jetspec-qwen3-8b
+"""
+
+NO_HEAD = (
+    "no draft head for {model}: name one with --speculative-draft-model-path, or serve without "
+    "speculation with --plain"
+)
+NO_EMBEDDED_HEAD = (
+    "no draft head for the embedded model: set JETSPEC_HEAD to a head's folder or hub id, train "
+    "one with `jetspec train`, or serve without speculation with --plain"
+)
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        "serve",
+        help=COMMANDS["serve"].help,
+        usage="jetspec serve [--plain] [--no-controller] [--controller-port PORT] [SGLANG FLAG ...]",
+        description="Serve a model (default: the embedded SmolLM2-135M-Instruct) over SGLang's "
+        "OpenAI-compatible API, decoding with JetSpec trees.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="same target and platform, no speculation"
+    )
+    parser.add_argument(
+        "--no-controller", action="store_true", help="leave the budget controller out"
+    )
+    parser.add_argument(
+        "--controller-port", type=int, default=30900, help="port of the controller (%(default)s)"
+    )
+    parser.set_defaults(pass_through=True)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    argv = args.rest
+    if argv and not argv[0].startswith("-"):
+        argv = ["--model-path", *argv]
+    flags = Flags(argv)
+    jetspec = wants_jetspec(flags, args.plain)
+    port = flags.integer("--port", DEFAULT_PORT)
+    controlled = jetspec and not args.no_controller and flags.integer("--node-rank", 0) == 0
+    require_free(flags.value("--host") or "127.0.0.1", port, "--port")
+    if controlled:
+        require_free("127.0.0.1", args.controller_port, "--controller-port")
+    target, head = _model_and_head(flags, jetspec)
+    from jetspec_sglang.platform import HOST_PLATFORM, activate
+
+    try:
+        host = activate() == HOST_PLATFORM
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    server = [sys.executable, "-W", "ignore:'python -m sglang.launch_server'"]
+    server += ["-m", "sglang.launch_server"]
+    server += sglang_arguments(flags, model=target, head=head, jetspec=jetspec, host=host)
+    # Tools of this environment, such as ninja for FlashInfer's kernels, need not be activated.
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    controller = _controller_command(port, args.controller_port) if controlled else None
+    if controller is None:
+        _become(server)
+    plan = {"server": server, "controller": controller, "port": port}
+    plan["controller_port"] = args.controller_port
+    _become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)])
+
+
+def require_free(host: str, port: int, flag: str) -> None:
+    """Raise CommandError when something listens on the port already."""
+    if not 0 < port < 65536:
+        raise UsageError(f"{flag} is {port}: must be 1 to 65535")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise CommandError(
+                f"cannot listen on {host}:{port} ({error.strerror}); choose another with {flag}"
+            ) from None
+
+
+def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None]:
+    """What to add to the command line: (the embedded target, its head), None for what is given."""
+    from jetspec_sglang import embedded
+    from jetspec_sglang.cli.models import check_head, check_model
+
+    model, head = flags.value(*MODEL), flags.value(HEAD)
+    chosen = head or (embedded.head_path() if model is None else None)
+    if jetspec and chosen is None:
+        raise CommandError(NO_EMBEDDED_HEAD if model is None else NO_HEAD.format(model=model))
+    if model is None:
+        try:
+            target = str(embedded.target_path())
+        except embedded.EmbeddedError as error:
+            raise CommandError(str(error)) from None
+    else:
+        target = None
+        check_model(model, flags.value("--revision"))
+    if jetspec and chosen is not None:
+        check_head(chosen, model or target)
+    return target, chosen if jetspec and head is None else None
+
+
+def _controller_command(port: int, controller_port: int) -> list[str] | None:
+    script = Path(sys.executable).parent / "jetspec-controller"
+    if not script.exists():
+        print(
+            "jetspec serve: jetspec-controller is not installed, serving without", file=sys.stderr
+        )
+        return None
+    return [
+        *(str(script), "run", "--target", f"http://127.0.0.1:{port}"),
+        *("--port", str(controller_port), "--token-file", str(_token_file())),
+    ]
+
+
+def _token_file() -> Path:
+    """The secret that lets its owner pin budgets, made once, readable by its owner alone."""
+    file = cache_dir() / "controller-token"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as token:
+            token.write(secrets.token_urlsafe(32) + "\n")
+    return file
+
+
+def _become(command: list[str]) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(command[0], command)
