@@ -137,7 +137,7 @@ class FakeEngine:
         counters.arrived += done
         counters.observe("time_to_first_token", self.ttft_seconds, done)
         per_token = seconds / rounds / self.tau(budget)
-        counters.observe("request_time_per_output_token", per_token, done)
+        counters.observe("inter_token_latency", per_token, done)
         ranks = counters.ranks[budget]
         for edge in RANK_BUCKETS:
             held = self.tau(min(edge, budget)) - 1.0
@@ -250,6 +250,12 @@ class FakeEngine:
             "sglang:realtime_tokens", labels, "mode", {"decode": sum(counters.tokens.values())}
         )
         yield _counter("sglang:num_requests", front, "is_streaming", {"true": counters.finished})
+        yield _counter(
+            "sglang:generation_tokens",
+            front,
+            "is_streaming",
+            {"true": counters.finished * self.tokens_per_request},
+        )
         entry = {"endpoint": "/v1/chat/completions", "method": "POST"}
         yield _counter("sglang:http_requests", entry, None, {0: counters.arrived})
         for name in counters.latency:

@@ -1,0 +1,25 @@
+"""What a source of metrics is. No I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ..core import TargetObservation
+from ..targets import Target
+
+
+class MetricSource(Protocol):
+    """Reads every server's metrics once a tick.
+
+    An observation comes back for every target, with a `SourceError` for each input that could not
+    be read; nothing is raised for a server or a Prometheus that misbehaves. The budget itself is
+    not a metric: the loop adds it from the admin API's read-back.
+    """
+
+    async def observe(
+        self, targets: Sequence[Target], now: float
+    ) -> Mapping[str, TargetObservation]: ...
+
+    def forget(self, target_ids: Sequence[str]) -> None:
+        """Drop what is remembered of servers that are no longer targets."""
