@@ -9,26 +9,36 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from typing import Any
 
 import torch
 
 from jetspec_sglang.native.build import library_path
 
-_POINTER, _INT, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+_POINTER: Any = ctypes.c_void_p
+_INT: Any = ctypes.c_int
+_LONG: Any = ctypes.c_int64
+_FLOAT: Any = ctypes.c_float
 
 
 @cache
 def load() -> ctypes.CDLL:
     """Compile if need be and load the library; `BuildError` where there is no compiler."""
     library = ctypes.CDLL(str(library_path()))
-    library.jetspec_build_tree.argtypes = [
-        *[_POINTER] * 2, *[_LONG] * 4, _INT, *[_POINTER] * 5,
-    ]  # fmt: skip
+    library.jetspec_build_tree.argtypes = [_POINTER] * 2 + [_LONG] * 4 + [_INT] + [_POINTER] * 5
     library.jetspec_build_tree.restype = _INT
-    library.jetspec_accept.argtypes = [*[_POINTER] * 4, *[_LONG] * 3, *[_POINTER] * 4]
+    library.jetspec_accept.argtypes = [_POINTER] * 4 + [_LONG] * 3 + [_POINTER] * 4
     library.jetspec_accept.restype = None
-    library.jetspec_child_links.argtypes = [*[_POINTER] * 2, *[_LONG] * 2, *[_POINTER] * 2]
+    library.jetspec_child_links.argtypes = [_POINTER] * 2 + [_LONG] * 2 + [_POINTER] * 2
     library.jetspec_child_links.restype = None
+    library.jetspec_attention.argtypes = (
+        ([_POINTER, _LONG] * 2 + [_INT]) * 2
+        + [_POINTER, _LONG]
+        + [_POINTER] * 4
+        + [_LONG] * 6
+        + [_INT, _FLOAT, _FLOAT]
+    )
+    library.jetspec_attention.restype = _INT
     return library
 
 
