@@ -50,10 +50,11 @@ class PolicyConfig(BaseModel):
     step_down: int = Field(64, ge=1, le=64, description="tiers a cut may fall in a tick")
     jitter: float = Field(0.1, ge=0, le=1, description="share of dwell and probe waits spread out")
 
+    load_half_life_s: float = Field(10.0, gt=0, description="smoothing of arrivals and lengths")
     accept_half_life_s: float = Field(60.0, gt=0, description="memory of the accept curve")
     cost_half_life_s: float = Field(120.0, gt=0, description="memory of measured round costs")
     min_request_rounds: float = Field(50.0, gt=0, description="rounds before τ is believed")
-    evidence_max_age_s: float = Field(600.0, gt=0, description="older τ counts as extrapolated")
+    evidence_max_age_s: float = Field(3600.0, gt=0, description="older τ counts as extrapolated")
     probe_gain: float = Field(0.1, ge=0, lt=1, description="gain that justifies a probe")
     probe_interval_s: float = Field(60.0, gt=0, description="time between probes, doubled on loss")
 

@@ -50,6 +50,8 @@ class Reason(StrEnum):
     CONFIRMING = "confirming"  # a rise has not been wanted for enough ticks yet
     DWELL = "dwell"  # too soon after the last change
     PROBE_WAIT = "probe_wait"  # only an unmeasured budget looks faster; its next probe is later
+    KV_PRESSURE = "kv_pressure"  # KV usage above the high-water mark: no rise
+    NOT_APPLIED = "not_applied"  # sent before, read-back still differs; sent again later
     OFF = "off"
     # a new budget or table
     FASTER_DOWN = "faster_down"
@@ -57,7 +59,6 @@ class Reason(StrEnum):
     TABLE_UPDATE = "table_update"  # entries of the published table moved
     PROBE = "probe"  # one bounded step above the measured budgets
     OBJECTIVE = "objective"  # a TPOT or TTFT bound ruled the faster budget out
-    KV_PRESSURE = "kv_pressure"  # KV usage above the high-water mark
     OUT_OF_RANGE = "out_of_range"  # the budget in force is outside the allowed range
     CONFIGURED_TABLE = "configured_table"
     PINNED = "pinned"

@@ -9,11 +9,11 @@ from .types import BudgetState, RoundCounters, Table
 
 @dataclass(frozen=True, slots=True)
 class AcceptMemory:
-    """Decayed counts behind τ at one edge, kept when the budget moves below the edge."""
+    """Decayed counts of the rounds run at one budget; ``accepted[i]`` has rank < edges[i]."""
 
-    edge: int
-    accepted: float
+    budget: int
     request_rounds: float
+    accepted: tuple[float, ...]
     updated_at: float
 
 
@@ -30,26 +30,39 @@ class CostMemory:
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """What `decide` carries from tick to tick for one server; bounded in size. ``TargetState()``
-    is the start.
-    """
+    """What is carried over for one server. ``TargetState()`` is the start."""
 
     tick: int = 0
     last_at: float | None = None
-    last_good_at: float | None = None
+    usable_at: float | None = None  # last time the load could be used; first tick if never
+
+    # the server as last seen
     counters: RoundCounters | None = None
     started_at: float | None = None
+    restarted: bool = False  # restarted, and not yet seen running what was decided
     producer_timestamp: float | None = None
     producer_moved_at: float | None = None
-    known: BudgetState | None = None  # last read-back
-    desired_budget: int | None = None
-    desired_table: Table = ()
-    changed_at: float | None = None
-    rose_last: bool = False
-    rise_wanted_ticks: int = 0
-    reversals: int = 0
+    known: BudgetState | None = None
+
+    # load
     batch: float | None = None
+    arrival_rate: float | None = None
+    output_tokens: float | None = None
+
+    # curves
     accept: tuple[AcceptMemory, ...] = ()
     cost: tuple[CostMemory, ...] = ()
-    probe_at: float | None = None
+
+    # what was decided, and when it may change
+    budget: int | None = None
+    table: Table = ()
+    cut_at: float | None = None
+    rose_at: float | None = None
+    rise_ticks: int = 0  # consecutive ticks that wanted a rise
+    rise_to: int | None = None  # the lowest budget wanted in those ticks
+    reversals: int = 0  # cuts soon after a rise; each doubles the dwell
+    probe_budget: int | None = None  # being tried, no verdict yet
+    probe_at: float | None = None  # no probe before
     probe_failures: int = 0
+    resend_at: float | None = None  # not sent again before, while the read-back differs
+    resends: int = 0

@@ -1,0 +1,87 @@
+"""The state after an observation, before a decision: curves, load, and what the server runs. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from . import accept, cost
+from .config import PolicyConfig
+from .inputs import Inputs, number
+from .load import Load
+from .state import TargetState
+from .types import TargetObservation
+
+
+def learn(
+    config: PolicyConfig,
+    observation: TargetObservation,
+    inputs: Inputs,
+    state: TargetState,
+    now: float,
+) -> TargetState:
+    """Adds one observation to what is remembered of its server."""
+    known = observation.budget or state.known
+    if inputs.restarted and observation.budget and state.known:
+        old, new = state.known, observation.budget
+        if (old.tiers, old.max_budget) != (new.tiers, new.max_budget):
+            state = replace(state, accept=(), cost=(), budget=None, table=(), probe_budget=None)
+    old_edges = state.counters.edges if state.counters else None
+    if inputs.counters is not None and old_edges not in (None, inputs.counters.edges):
+        state = replace(state, accept=())
+    limit = accept.SEED_ROUNDS * config.min_request_rounds if inputs.first else float("inf")
+    return replace(
+        state,
+        tick=state.tick + 1,
+        last_at=now,
+        usable_at=now if inputs.blocked is None or state.usable_at is None else state.usable_at,
+        counters=inputs.counters,
+        started_at=observation.started_at
+        if observation.started_at is not None
+        else state.started_at,
+        restarted=state.restarted or inputs.restarted,
+        producer_timestamp=observation.producer_timestamp
+        if inputs.producer_moved_at is not None
+        else state.producer_timestamp,
+        producer_moved_at=inputs.producer_moved_at
+        if inputs.producer_moved_at is not None
+        else state.producer_moved_at,
+        known=known,
+        batch=observation.running_requests if inputs.blocked is None else state.batch,
+        arrival_rate=_smoothed(
+            config, number(observation.arrival_rate), state.arrival_rate, state.last_at, now
+        ),
+        output_tokens=_smoothed(
+            config, number(observation.mean_output_tokens), state.output_tokens, state.last_at, now
+        ),
+        accept=accept.remember(config, state.accept, inputs.fresh, now, limit),
+        cost=cost.remember(config, state.cost, inputs.fresh, now, limit),
+    )
+
+
+def load_now(
+    observation: TargetObservation, inputs: Inputs, before: TargetState, after: TargetState
+) -> Load:
+    """The load that the projection starts from; the observation's load must be usable."""
+    batch = observation.running_requests or 0.0
+    elapsed = after.last_at - before.last_at if before.last_at and after.last_at else 0.0
+    trend = 0.0
+    if before.batch is not None and elapsed > 0:
+        trend = (batch - before.batch) / elapsed
+    return Load(
+        batch,
+        observation.waiting_requests or 0.0,
+        number(observation.max_running_requests) or float("inf"),
+        after.arrival_rate if observation.arrival_rate is not None else None,
+        after.output_tokens,
+        trend,
+    )
+
+
+def _smoothed(
+    config: PolicyConfig, value: float | None, old: float | None, last_at: float | None, now: float
+) -> float | None:
+    """Exponential mean with half-life ``load_half_life_s``; a missing value keeps the old mean."""
+    if value is None or old is None or last_at is None:
+        return old if value is None else value
+    keep = 0.5 ** (max(now - last_at, 0.0) / config.load_half_life_s)
+    return value + keep * (old - value)

@@ -1,0 +1,87 @@
+"""Predicted seconds per token of every allowed budget at any batch: cost(n, B) / τ(B). No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .accept import AcceptModel
+from .config import PolicyConfig
+from .cost import CostModel
+from .load import Load, expected_batch
+from .smoothing import Array
+from .types import Candidate, LatencyPercentiles
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedModel:
+    """Both curves on the allowed budgets (ascending)."""
+
+    budgets: Array  # [K]
+    tau: Array  # [K]
+    measured: float  # budgets up to this one have a fresh τ
+    cost: CostModel
+
+    def round_s(self, batch: Array) -> Array:
+        """Seconds per round, shape [..., K], for batches of shape [..., K] or [..., 1]."""
+        return self.cost.seconds(batch, self.budgets)
+
+    def token_s(self, batch: Array) -> Array:
+        """Seconds per token of one request (TPOT without its spread), shape [..., K]."""
+        return self.round_s(batch) / self.tau
+
+
+def build(allowed: Sequence[int], accept: AcceptModel, cost: CostModel) -> SpeedModel:
+    """Evaluates τ once on the allowed budgets."""
+    budgets = np.array(allowed, dtype=np.float64)
+    return SpeedModel(budgets, accept.at(budgets), accept.measured, cost)
+
+
+def candidates(
+    config: PolicyConfig,
+    speed: SpeedModel,
+    load: Load,
+    latency: LatencyPercentiles | None,
+    current: int,
+) -> tuple[Candidate, ...]:
+    """Every allowed budget at the batch expected if it were used."""
+    batch = expected_batch(load, config.interval_s, speed.token_s, len(speed.budgets))
+    round_s = speed.round_s(batch)
+    token_s = round_s / speed.tau
+    feasible = within_objectives(config, speed, round_s, latency, current)
+    return tuple(
+        Candidate(int(b), float(n), float(t), float(r), float(s), b > speed.measured, bool(f))
+        for b, n, t, r, s, f in zip(
+            speed.budgets, batch, speed.tau, round_s, token_s, feasible, strict=True
+        )
+    )
+
+
+def within_objectives(
+    config: PolicyConfig,
+    speed: SpeedModel,
+    round_s: Array,
+    latency: LatencyPercentiles | None,
+    current: int,
+) -> Array:
+    """Which budgets keep the configured percentiles, shape of ``round_s``; if none does, the one
+    that comes nearest. True everywhere without an objective or a measurement.
+
+    The slow requests behind a TPOT percentile accept less: their measured TPOT at the current
+    budget gives the share of extra tokens they get, and that share is kept for other budgets. A
+    longer round delays a first token by as much as it is longer.
+    """
+    excess = np.zeros_like(round_s)
+    if latency is not None:
+        here = int(np.argmin(np.abs(speed.budgets - current)))
+        if config.tpot_objective_s is not None and latency.tpot_s:
+            extra = round_s[..., here : here + 1] / latency.tpot_s - 1.0
+            share = np.clip(extra / max(speed.tau[here] - 1.0, 1e-9), 0.0, 1.0)
+            tpot = round_s / (1.0 + share * (speed.tau - 1.0))
+            excess = np.maximum(excess, tpot / config.tpot_objective_s - 1.0)
+        if config.ttft_objective_s is not None and latency.ttft_s:
+            ttft = latency.ttft_s + round_s - round_s[..., here : here + 1]
+            excess = np.maximum(excess, ttft / config.ttft_objective_s - 1.0)
+    return excess <= np.maximum(excess.min(-1, keepdims=True), 0.0)

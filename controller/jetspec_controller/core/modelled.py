@@ -1,0 +1,156 @@
+"""The wish of the model governor: the fastest budget, or the fastest table, under the rules.
+
+No I/O. Without a curve it holds, or takes one small step to measure one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from . import accept, cost, table
+from .accept import AcceptModel
+from .budgets import at_most
+from .config import PolicyConfig
+from .cost import CostModel
+from .enums import Clamp, Reason
+from .inputs import Inputs, number
+from .load import Load
+from .model import SpeedModel, build, candidates
+from .pace import judge_probe, rise_at, spread
+from .types import RANK_EDGES, AcceptCurve, Candidate, Table, TargetObservation
+from .uniform import choose, fastest
+from .wish import Wish
+
+
+def plan(
+    config: PolicyConfig,
+    observation: TargetObservation,
+    inputs: Inputs,
+    allowed: tuple[int, ...],
+    in_force: Table,
+    load: Load,
+    held: Wish,
+    now: float,
+) -> Wish:
+    """The model's wish, from the table or uniform budget in force."""
+    state = held.state
+    edges = inputs.counters.edges if inputs.counters is not None else RANK_EDGES
+    taus = accept.model(config, state.accept, edges, now)
+    costs = cost.model(config, inputs.cost, state.cost, now)
+    current = at_most(allowed, table.lookup(in_force, load.batch))
+    if taus is None or (allowed[0] == current == 1 and taus.measured <= 1 and not held.table):
+        up = allowed[1:2] if current == 1 else ()
+        return _explore(config, observation.target, up, Reason.NO_ACCEPT_CURVE, held, now)
+    if costs is None:
+        here = allowed.index(current)
+        step = allowed[here - 1 : here] if here else allowed[1:2]
+        return _explore(config, observation.target, step, Reason.NO_COST_CURVE, held, now)
+
+    speed = build(allowed, taus, costs)
+    options = candidates(config, speed, load, observation.latency, current)
+    if config.publish_table:
+        wish = _table(config, observation, speed, in_force, current, options, load, held, now)
+    else:
+        wish = _uniform(config, observation, speed, current, options, held, now)
+    return _explained(wish, options, current, taus, costs, load)
+
+
+def _uniform(
+    config: PolicyConfig,
+    observation: TargetObservation,
+    speed: SpeedModel,
+    current: int,
+    options: Sequence[Candidate],
+    held: Wish,
+    now: float,
+) -> Wish:
+    name, best = observation.target, fastest(options)
+    state = judge_probe(config, held.state, name, speed.measured, best.budget, now)
+    kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
+    choice = choose(config, name, options, current, kv_full, state, now)
+    if choice.reason is Reason.PROBE:
+        choice = replace(choice, state=replace(choice.state, probe_budget=choice.budget))
+    return held.chosen(choice)
+
+
+def _table(
+    config: PolicyConfig,
+    observation: TargetObservation,
+    speed: SpeedModel,
+    in_force: Table,
+    current: int,
+    options: Sequence[Candidate],
+    load: Load,
+    held: Wish,
+    now: float,
+) -> Wish:
+    name, state = observation.target, held.state
+    batch = fastest(options).batch
+    kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
+    dwell_end = max(
+        rise_at(config, state, name), (state.rose_at or -config.dwell_s) + config.dwell_s
+    )
+    rises = not kv_full and dwell_end <= now
+    probes = state.probe_budget is None and (state.probe_at is None or state.probe_at <= now)
+    limit = max(load.limit if load.limit != float("inf") else 64.0, batch)
+    wish = table.compute(
+        config, speed, limit, in_force, observation.latency, current, rises, probes
+    )
+    top = max(budget for _, budget in wish)
+    state = judge_probe(config, state, name, speed.measured, top, now)
+    reason = Reason.OPTIMAL if wish == in_force else Reason.TABLE_UPDATE
+    if top > speed.measured and top > max(budget for _, budget in in_force):
+        state = replace(state, probe_budget=top)
+        reason = Reason.PROBE
+    explanation = replace(held.explanation, next_change_at=None if rises else dwell_end)
+    return replace(held, state=state, explanation=explanation).tabled(wish, batch, reason)
+
+
+def _explore(
+    config: PolicyConfig, target: str, step: Sequence[int], missing: Reason, held: Wish, now: float
+) -> Wish:
+    """One step to ``step`` (empty: none helps) to measure the missing curve, then a wait."""
+    state = held.state
+    if not step or (state.probe_at is not None and state.probe_at > now):
+        at = state.probe_at if step else None
+        explanation = replace(held.explanation, next_change_at=at)
+        return replace(held, reason=missing, explanation=explanation)
+    wait = config.probe_interval_s * spread(config, target)
+    return replace(held, state=replace(state, probe_at=now + wait)).uniform(step[0], Reason.PROBE)
+
+
+def _explained(
+    wish: Wish,
+    options: Sequence[Candidate],
+    current: int,
+    taus: AcceptModel,
+    costs: CostModel,
+    load: Load,
+) -> Wish:
+    best = fastest(options)
+    here = next(c for c in options if c.budget == current)
+    chosen = next((c for c in options if c.budget == wish.budget), here)
+    clamps = wish.explanation.clamps
+    if load.batch + load.waiting > load.limit:
+        clamps = (*clamps, Clamp.BATCH_LIMIT)
+    known = wish.state.known
+    if known is not None and best is options[-1] and max(known.tiers) > best.budget:
+        clamps = (*clamps, Clamp.MAX_BUDGET)
+    if known is not None and best is options[0] and min(known.tiers) < best.budget:
+        clamps = (*clamps, Clamp.MIN_BUDGET)
+    return replace(
+        wish,
+        explanation=replace(
+            wish.explanation,
+            batch_expected=chosen.batch,
+            candidates=tuple(options),
+            best_budget=best.budget,
+            gain=1.0 - best.token_s / here.token_s,
+            confidence=taus.confidence(chosen.budget),
+            extrapolated=chosen.extrapolated,
+            clamps=clamps,
+            accept=AcceptCurve(taus.points([c.budget for c in options])),
+            cost=costs.curve,
+        ),
+    )

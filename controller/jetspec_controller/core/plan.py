@@ -1,0 +1,93 @@
+"""What a server should run, whatever it runs now: governor first, then faults, then the model.
+
+No I/O. The wish is compared with the read-back in :mod:`.decide`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from . import modelled, table
+from .budgets import allowed_budgets, at_most, in_force
+from .config import PolicyConfig
+from .enums import Governor, Reason
+from .inputs import Inputs, number
+from .learning import load_now
+from .state import TargetState
+from .types import Explanation, TargetObservation
+from .uniform import follow
+from .wish import Wish
+
+
+def plan(
+    config: PolicyConfig,
+    observation: TargetObservation,
+    inputs: Inputs,
+    before: TargetState,
+    state: TargetState,
+    now: float,
+) -> Wish:
+    """The wish for this tick. ``state`` has learnt from the observation, ``before`` has not."""
+    explanation = Explanation(
+        waiting=number(observation.waiting_requests),
+        arrival_rate=state.arrival_rate,
+        output_tokens=state.output_tokens,
+        token_usage=number(observation.token_usage),
+        tokens_per_second=number(observation.tokens_per_second),
+        faults=inputs.faults,
+    )
+    if config.governor is Governor.OFF:
+        forgotten = replace(state, budget=None, table=())
+        return Wish(None, (), Reason.OFF, forgotten, explanation)
+    if state.known is None:
+        return Wish(None, (), inputs.blocked or Reason.BUDGET_UNKNOWN, state, explanation)
+    allowed = allowed_budgets(config, state.known)
+    if not allowed:
+        return Wish(None, (), Reason.NO_TIER_IN_RANGE, state, explanation)
+
+    running = in_force(config, state, state.known)
+    held = Wish(
+        table.lookup(running, state.batch or 0.0),
+        running if len(running) > 1 else (),
+        Reason.OPTIMAL,
+        state,
+        explanation,
+    )
+    if config.governor is Governor.PINNED and config.pinned_budget is not None:
+        return held.uniform(at_most(allowed, config.pinned_budget), Reason.PINNED)
+    hand_set = table.fit(tuple(config.table.items()), allowed) if config.table else ()
+    if config.governor is Governor.TABLE and config.publish_table:
+        return held.tabled(hand_set, state.batch or 0.0, Reason.CONFIGURED_TABLE)
+    if inputs.blocked is not None:
+        return _blocked(config, inputs.blocked, allowed, held, now)
+    if inputs.restarted:
+        return replace(held, reason=Reason.SERVER_RESTARTED)
+
+    load = load_now(observation, inputs, before, state)
+    held = replace(
+        held, explanation=replace(explanation, batch_now=load.batch, batch_expected=load.batch)
+    )
+    if not held.table and held.budget is not None and held.budget not in allowed:
+        return held.uniform(at_most(allowed, held.budget), Reason.OUT_OF_RANGE)
+    if config.governor is Governor.TABLE and held.budget is not None:
+        goal = table.lookup(hand_set, min(load.batch + load.waiting, load.limit))
+        choice = follow(
+            config, observation.target, goal, held.budget, Reason.CONFIGURED_TABLE, state, now
+        )
+        return held.chosen(choice)
+    return modelled.plan(config, observation, inputs, allowed, running, load, held, now)
+
+
+def _blocked(
+    config: PolicyConfig, reason: Reason, allowed: tuple[int, ...], held: Wish, now: float
+) -> Wish:
+    """Holds, and after ``hold_s`` falls back, but never to a larger budget. A table in force is
+    kept: the engine follows its own batch, which needs no metrics.
+    """
+    state = replace(held.state, rise_ticks=0, rise_to=None)
+    usable_at = state.usable_at if state.usable_at is not None else now
+    if held.table or held.budget is None or now - usable_at < config.hold_s:
+        return replace(held, reason=reason, state=state)
+    above_plain = [b for b in allowed if b > 1] or list(allowed)
+    safe = at_most(allowed, config.fallback_budget or above_plain[0])
+    return replace(held, state=state).uniform(min(held.budget, safe), Reason.FALLBACK)

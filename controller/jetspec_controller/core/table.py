@@ -1,0 +1,102 @@
+"""A whole table {min running batch → budget} for the engine to follow within a round. No I/O.
+
+The entries depend on the curves alone, not on the load, so a table rarely moves; the engine's own
+batch picks the entry. Entries fall with the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .config import PolicyConfig
+from .model import SpeedModel, within_objectives
+from .types import LatencyPercentiles, Table
+
+
+def lookup(table: Table, batch: float) -> int:
+    """The entry for ``batch`` running requests; the first entry below the table's first batch."""
+    budget = table[0][1]
+    for start, entry in table:
+        if start > batch:
+            break
+        budget = entry
+    return budget
+
+
+def fit(table: Sequence[tuple[int, int]], allowed: Sequence[int]) -> Table:
+    """A hand-set table with each budget brought to an allowed tier (the next lower one)."""
+    entries = [
+        (batch, max((b for b in allowed if b <= budget), default=allowed[0]))
+        for batch, budget in sorted(table)
+    ]
+    if entries[0][0] > 1:
+        entries.insert(0, (1, entries[0][1]))
+    return compress(entries)
+
+
+def grid(limit: float) -> list[int]:
+    """Batches at which entries may start: every one to 8, then two an octave, to ``limit``."""
+    starts = list(range(1, 9))
+    while starts[-1] < limit:
+        octave = 2 ** int(math.log2(starts[-1]))
+        starts.append(starts[-1] + octave // 2)
+    return [s for s in starts if s <= max(limit, 1)]
+
+
+def compute(
+    config: PolicyConfig,
+    speed: SpeedModel,
+    limit: float,
+    in_force: Table,
+    latency: LatencyPercentiles | None,
+    current: int,
+    rises: bool,
+    probes: bool,
+) -> Table:
+    """The next table. Each entry moves like a uniform budget: past the tolerance band, a few tiers
+    up if ``rises``, and to the first unmeasured tier only if ``probes``.
+    """
+    starts = grid(limit)
+    middles = np.array(
+        [(a + b - 1) / 2 for a, b in zip(starts, [*starts[1:], starts[-1] + 1], strict=True)]
+    )
+    round_s = speed.round_s(middles[:, None])
+    token_s = round_s / speed.tau
+    usable = within_objectives(config, speed, round_s, latency, current)
+    budgets = speed.budgets.astype(int).tolist()
+    measured = sum(b <= speed.measured for b in budgets)
+    entries: list[tuple[int, int]] = []
+    ceiling = len(budgets) - 1
+    for row, start in enumerate(starts):
+        here = _index(budgets, lookup(in_force, start))
+        best = int(np.argmin(np.where(usable[row], token_s[row], np.inf)))
+        gain = 1.0 - token_s[row, best] / token_s[row, here]
+        to = here
+        if not usable[row, here] or gain > (
+            config.tolerance_down if best < here else config.tolerance_up
+        ):
+            to = max(best, here - config.step_down)
+            if to > here:
+                to = min(to, here + config.step_up) if rises else here
+            if to > here and to >= measured:
+                worth = probes and gain > config.probe_gain
+                to = max(min(to, measured if worth else measured - 1), here)
+        ceiling = min(ceiling, to)
+        entries.append((start, budgets[ceiling]))
+    return compress(entries)
+
+
+def compress(entries: Sequence[tuple[int, int]]) -> Table:
+    """Drops every entry that repeats the one before it."""
+    kept: list[tuple[int, int]] = []
+    for batch, budget in entries:
+        if not kept or kept[-1][1] != budget:
+            kept.append((batch, budget))
+    return tuple(kept)
+
+
+def _index(budgets: Sequence[int], budget: int) -> int:
+    return max((i for i, b in enumerate(budgets) if b <= budget), default=0)

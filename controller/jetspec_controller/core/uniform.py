@@ -1,0 +1,136 @@
+"""One budget for the whole server: which candidate, and how far the rules let it move. No I/O.
+
+Cuts act at once. A rise must be wanted for some ticks, keeps a dwell after the last cut, climbs a
+few tiers a tick, and goes at most one tier beyond what was measured (a probe).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .config import PolicyConfig
+from .enums import Clamp, Reason
+from .pace import rise_at
+from .state import TargetState
+from .types import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A budget, why, and the state that remembers the wish."""
+
+    budget: int
+    reason: Reason
+    state: TargetState
+    clamps: tuple[Clamp, ...] = ()
+    next_change_at: float | None = None
+
+
+def fastest(options: Sequence[Candidate]) -> Candidate:
+    """The feasible option with the fewest seconds per token; the smaller budget when equal."""
+    return min((c for c in options if c.feasible), key=lambda c: (c.token_s, c.budget))
+
+
+def follow(
+    config: PolicyConfig,
+    target: str,
+    goal: int,
+    current: int,
+    moving: Reason,
+    state: TargetState,
+    now: float,
+) -> Choice:
+    """To ``goal``: at once when it is lower, after confirmation and dwell when it is higher."""
+    if goal <= current:
+        return Choice(goal, moving, replace(state, rise_ticks=0, rise_to=None))
+    wait = _confirm(config, target, goal, current, state, now)
+    if wait.reason is not Reason.FASTER_UP:
+        return wait
+    return replace(wait, reason=moving, state=replace(wait.state, rise_to=None))
+
+
+def choose(
+    config: PolicyConfig,
+    target: str,
+    options: Sequence[Candidate],
+    current: int,
+    kv_full: bool,
+    state: TargetState,
+    now: float,
+) -> Choice:
+    """Moves from ``current`` (one of the options) towards the fastest feasible option."""
+    here = next(i for i, c in enumerate(options) if c.budget == current)
+    best = fastest(options)
+    forced = not options[here].feasible
+    gain = 1.0 - best.token_s / options[here].token_s
+    ruled_out = any(c.token_s < best.token_s for c in options)
+    clamps = (Clamp.OBJECTIVE,) if ruled_out else ()
+    calm = replace(state, rise_ticks=0, rise_to=None)
+    if best.budget == current:
+        return Choice(current, Reason.OPTIMAL, calm, clamps)
+    tolerance = config.tolerance_down if best.budget < current else config.tolerance_up
+    if not forced and gain <= tolerance:
+        return Choice(current, Reason.WITHIN_TOLERANCE, calm, clamps)
+    if best.budget < current:
+        to = options[max(options.index(best), here - config.step_down)]
+        reason = Reason.OBJECTIVE if forced or ruled_out else Reason.FASTER_DOWN
+        more = (Clamp.STEP_DOWN,) if to is not best else ()
+        return Choice(to.budget, reason, calm, (*clamps, *more))
+    if kv_full:
+        return Choice(current, Reason.KV_PRESSURE, calm, (*clamps, Clamp.KV_PRESSURE))
+    wait = _confirm(config, target, best.budget, current, state, now)
+    if wait.reason is not Reason.FASTER_UP:
+        return replace(wait, clamps=clamps)
+    choice = _climb(config, options, here, wait.budget, gain, wait.state, now)
+    if forced and choice.budget > current:
+        choice = replace(choice, reason=Reason.OBJECTIVE)
+    return replace(choice, clamps=(*clamps, *choice.clamps))
+
+
+def _confirm(
+    config: PolicyConfig, target: str, goal: int, current: int, state: TargetState, now: float
+) -> Choice:
+    """FASTER_UP to the lowest budget wanted since the rise is wanted, or the wait before it."""
+    goal = min(goal, state.rise_to or goal)
+    state = replace(state, rise_ticks=state.rise_ticks + 1, rise_to=goal)
+    dwell_end = rise_at(config, state, target)
+    missing = config.rise_after_ticks - state.rise_ticks
+    if missing > 0:
+        at = max(now + missing * config.interval_s, dwell_end)
+        return Choice(current, Reason.CONFIRMING, state, next_change_at=at)
+    if dwell_end > now:
+        return Choice(current, Reason.DWELL, state, next_change_at=dwell_end)
+    return Choice(goal, Reason.FASTER_UP, state)
+
+
+def _climb(
+    config: PolicyConfig,
+    options: Sequence[Candidate],
+    here: int,
+    goal: int,
+    gain: float,
+    state: TargetState,
+    now: float,
+) -> Choice:
+    """As far towards ``goal`` as the steps and the evidence allow."""
+    current = options[here]
+    clamps: tuple[Clamp, ...] = ()
+    to = max(i for i, c in enumerate(options) if c.budget <= goal)
+    if to > here + config.step_up:
+        to = here + config.step_up
+        clamps = (Clamp.STEP_UP,)
+    if options[to].extrapolated:
+        beyond = next(i for i, c in enumerate(options) if c.extrapolated)
+        waiting = state.probe_at is not None and state.probe_at > now
+        to = beyond - 1 if waiting or gain <= config.probe_gain else beyond
+        clamps = (*clamps, Clamp.EVIDENCE)
+        if to <= here:
+            at = state.probe_at if waiting else None
+            return Choice(current.budget, Reason.PROBE_WAIT, state, clamps, at)
+    chosen = options[to]
+    if chosen.token_s >= current.token_s and current.feasible:
+        calm = replace(state, rise_ticks=0, rise_to=None)
+        return Choice(current.budget, Reason.WITHIN_TOLERANCE, calm, clamps)
+    reason = Reason.PROBE if chosen.extrapolated else Reason.FASTER_UP
+    return Choice(chosen.budget, reason, replace(state, rise_to=None), clamps)
