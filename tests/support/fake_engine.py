@@ -73,6 +73,7 @@ class FakeEngine:
 
     tiers: tuple[int, ...] = (1, 16, 32, 64, 128, 256)
     max_budget: int = 256
+    launch_budget: int = 64
     width: int = 8
     block_size: int = 16
     dp_size: int = 1
@@ -89,7 +90,7 @@ class FakeEngine:
 
     def restart(self) -> None:
         """Start afresh: launch budget, no table, every counter at zero."""
-        self.budget = self.max_budget
+        self.budget = self.launch_budget
         self.table: dict[int, int] = {}
         self.last_refusal: str | None = None
         self.counters = Counters()
@@ -148,7 +149,7 @@ class FakeEngine:
         uniform, table = None, dict(self.table)
         for key, value in changes.items():
             name, _, batch = key.partition(".")
-            if name != "jetspec_tree_budget" or (batch and not batch.isdigit()):
+            if name != "jetspec_tree_budget" or not (batch or "1").isdigit() or batch == "0":
                 return self._refuse(f"unknown key {key}")
             if value != int(value) or not 1 <= value <= self.max_budget:
                 return self._refuse(f"{key}={value} is not an integer in 1..{self.max_budget}")

@@ -1,0 +1,54 @@
+"""What an actuator is, and how a control call can end. No I/O here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from ..core import BudgetState, Decision
+from ..targets import Target
+
+
+class Outcome(StrEnum):
+    """Result of sending a decision; every value but the first leaves the decision to be resent."""
+
+    APPLIED = "applied"  # accepted, and the read-back shows it on every rank
+    REFUSED = "refused"  # HTTP 200 with false in the body
+    NOT_IN_FORCE = "not_in_force"  # accepted, but the read-back shows something else
+    UNCONFIRMED = "unconfirmed"  # accepted, but the read-back failed
+    TIMEOUT = "timeout"  # no answer: it may or may not have taken effect
+    UNAUTHORISED = "unauthorised"
+    DOWN = "down"
+    HTTP = "http"
+    PARSE = "parse"  # the answer is not one bool a rank
+    BREAKER_OPEN = "breaker_open"  # held back after repeated failures
+    BUSY = "busy"  # an earlier call to this server is still under way
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """How sending one decision ended. `detail` is for a person."""
+
+    outcome: Outcome
+    detail: str = ""
+    read_back: BudgetState | None = None
+    seconds: float = 0.0
+
+
+class Actuator(Protocol):
+    """Reads and sets the budget of servers."""
+
+    async def read(self, target: Target) -> BudgetState:
+        """The budget in force. Raises FetchError."""
+
+    async def apply(self, target: Target, decision: Decision) -> ApplyResult:
+        """Send a decision that `applies`, then read back. Raises nothing."""
+
+    async def restore(self, target: Target, launch: BudgetState) -> ApplyResult:
+        """Put back the budget or table a server had before it came under control."""
+
+    def breaker_level(self, target_id: str) -> int:
+        """0 calls flow, 1 one trial call is due, 2 calls are held back."""
+
+    def forget(self, target_id: str) -> None: ...

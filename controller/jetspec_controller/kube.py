@@ -1,0 +1,48 @@
+"""A client for the Kubernetes API, from a kubeconfig or the pod's service account.
+
+Needs the optional package `kubernetes`. Reads the service account's files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class KubernetesUnavailableError(RuntimeError):
+    """The package is not installed, or there is no usable configuration."""
+
+
+async def api_client(kubeconfig: Path | None) -> Any:
+    """A `kubernetes.aio.client.ApiClient`; close it after use. Raises KubernetesUnavailableError."""
+    try:
+        from kubernetes.aio import client, config
+    except ImportError as error:
+        raise KubernetesUnavailableError(
+            "the package `kubernetes` is not installed: pip install 'jetspec-controller[kubernetes]'"
+        ) from error
+    configuration = client.Configuration()
+    try:
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            await config.load_kube_config(
+                config_file=str(kubeconfig), client_configuration=configuration
+            )
+    except config.ConfigException as error:
+        raise KubernetesUnavailableError(f"no usable Kubernetes configuration: {error}") from error
+    return client.ApiClient(configuration)
+
+
+def own_namespace(given: str | None) -> str:
+    """The namespace given, else the pod's own. Raises KubernetesUnavailableError."""
+    if given is not None:
+        return given
+    try:
+        return NAMESPACE_FILE.read_text().strip()
+    except OSError as error:
+        raise KubernetesUnavailableError(
+            f"namespace: none given, and {NAMESPACE_FILE} cannot be read"
+        ) from error
