@@ -228,6 +228,7 @@ void run(const Problem& problem, int64_t bs) {
 }  // namespace
 }  // namespace jetspec
 
+#pragma GCC visibility push(default)
 extern "C" {
 
 // Returns 0, or 1 (nothing written) when the requests' rows do not fit the tensors given.
@@ -251,3 +252,4 @@ int jetspec_attention(const void* q, int64_t q_stride, void* out, int64_t out_st
   return 0;
 }
 }
+#pragma GCC visibility pop

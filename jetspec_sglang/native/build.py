@@ -21,7 +21,10 @@ from jetspec_sglang.cache import cache_dir
 SOURCES = Path(__file__).parent
 # No contraction: a fused multiply-add is written as one where it is meant, so that equal
 # arithmetic gives equal bits wherever it is inlined.
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC")
+FLAGS = (
+    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=off"),
+    *("-fopenmp", "-fvisibility=hidden", "-shared", "-fPIC"),
+)
 
 
 class BuildError(RuntimeError):

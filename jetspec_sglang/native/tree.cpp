@@ -155,6 +155,7 @@ bool usable(const float* logprobs, int64_t rows, int64_t width) {
 
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
 // Returns 0, or 1 (nothing written) when a log-probability is NaN, +inf or does not descend.
@@ -226,3 +227,4 @@ void jetspec_child_links(const int64_t* parents, const int64_t* sizes, int64_t b
   }
 }
 }
+#pragma GCC visibility pop
