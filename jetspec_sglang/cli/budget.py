@@ -8,10 +8,10 @@ import argparse
 import json
 from typing import Any
 
+from jetspec_sglang.budget import KEY
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 
-KEY = "jetspec_tree_budget"
 EXAMPLES = """\
 examples:
   jetspec budget get

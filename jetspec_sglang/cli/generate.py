@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jetspec_sglang.cli.budget import KEY, parse_values
+from jetspec_sglang.budget import KEY
+from jetspec_sglang.cli.budget import parse_values
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError
 

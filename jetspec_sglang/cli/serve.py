@@ -79,9 +79,11 @@ def run(args: argparse.Namespace) -> int:
         require_free("127.0.0.1", args.controller_port, "--controller-port")
     target, head = _model_and_head(flags, jetspec)
     from jetspec_sglang.platform import HOST_PLATFORM, activate
+    from jetspec_sglang.settings import Settings
 
     try:
         host = activate() == HOST_PLATFORM
+        Settings.from_environment()
     except ValueError as error:
         raise CommandError(str(error)) from None
     server = [sys.executable, "-W", "ignore:'python -m sglang.launch_server'"]

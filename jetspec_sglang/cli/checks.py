@@ -1,0 +1,173 @@
+"""What `jetspec doctor` looks at on the machine: versions, plugin, platform, compiler, ports.
+
+Contract: each check returns a `Check` and never raises. I/O: reads package metadata and
+/proc/cpuinfo, imports torch, may compile the native library, opens a port for an instant.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
+from typing import Literal
+
+from jetspec_sglang.cli.errors import CommandError
+
+Status = Literal["ok", "warn", "fail"]
+ENTRY_POINTS = {"sglang.srt.plugins": "jetspec", "sglang.srt.platforms": "jetspec_host"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's table; `remedy` says what to do unless all is well."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+
+def guarded(name: str, check: Callable[[], Check]) -> Check:
+    """The check's answer, or a failure with the error it raised."""
+    try:
+        return check()
+    except Exception as error:
+        # A doctor that dies of what it diagnoses helps nobody.
+        return Check(name, "fail", f"{type(error).__name__}: {error}", "report this as a bug")
+
+
+def check_python() -> Check:
+    return Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
+
+
+def check_sglang() -> Check:
+    from jetspec_sglang.sglang_bridge import CHECKED_VERSION
+
+    try:
+        found = version("sglang")
+    except PackageNotFoundError:
+        found = "not installed"
+    if found != CHECKED_VERSION:
+        return Check("sglang", "fail", found, f"pip install sglang=={CHECKED_VERSION}")
+    return Check("sglang", "ok", found)
+
+
+def check_torch() -> Check:
+    import torch
+
+    detail = f"{torch.__version__}, {torch.get_num_threads()} threads"
+    if torch.cuda.is_available():
+        detail += f", {torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
+    return Check("torch", "ok", detail)
+
+
+def check_plugin() -> Check:
+    """SGLang finds us by entry points, and can be told to leave plugins out."""
+    for group, name in ENTRY_POINTS.items():
+        found = [point for point in entry_points(group=group) if point.name == name]
+        if not found:
+            return Check(
+                "plugin", "fail", f"no entry point {name} in {group}", "pip install jetspec-sglang"
+            )
+        found[0].load()
+    chosen = os.environ.get("SGLANG_PLUGINS")
+    if chosen and "jetspec" not in [name.strip() for name in chosen.split(",")]:
+        return Check("plugin", "fail", f"SGLANG_PLUGINS={chosen}", "add jetspec to SGLANG_PLUGINS")
+    return Check("plugin", "ok", "both entry points load")
+
+
+def check_platform() -> Check:
+    from jetspec_sglang.platform import HOST_PLATFORM, activate, has_accelerator
+
+    try:
+        host = activate() == HOST_PLATFORM
+    except ValueError as error:
+        return Check("platform", "fail", str(error), "unset JETSPEC_PLATFORM or correct it")
+    selected = os.environ.get("SGLANG_PLATFORM")
+    if host and selected not in (None, "", "jetspec_host"):
+        return Check(
+            "platform",
+            "fail",
+            f"SGLANG_PLATFORM={selected} leaves the host platform out",
+            "unset SGLANG_PLATFORM",
+        )
+    others = [
+        p.name for p in entry_points(group="sglang.srt.platforms") if p.name != "jetspec_host"
+    ]
+    if host and others and not selected:
+        return Check(
+            "platform",
+            "warn",
+            f"host; also installed: {', '.join(others)}",
+            "if SGLang refuses to choose: SGLANG_PLATFORM=jetspec_host",
+        )
+    if host:
+        return Check("platform", "ok", "host (CPU)")
+    if has_accelerator():
+        return Check("platform", "ok", "SGLang's own for this accelerator")
+    return Check(
+        "platform", "fail", "JETSPEC_PLATFORM=off, no accelerator", "unset JETSPEC_PLATFORM"
+    )
+
+
+def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Check:
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    flags = next((line.split(":")[1].split() for line in lines if line.startswith("flags")), [])
+    useful = [f for f in ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16") if f in flags]
+    if not {"avx2", "fma"} <= set(useful):
+        return Check(
+            "cpu",
+            "fail",
+            f"{' '.join(useful) or 'no AVX2'}",
+            "the host platform needs AVX2 and FMA",
+        )
+    return Check("cpu", "ok", f"{os.cpu_count()} cores, {' '.join(useful)}")
+
+
+def check_native() -> Check:
+    from jetspec_sglang.native import load
+    from jetspec_sglang.native.build import BuildError, library_path
+
+    try:
+        load()
+    except BuildError as error:
+        lines = str(error).splitlines()
+        return Check("native library", "fail", lines[0], "apt-get install g++")
+    return Check("native library", "ok", str(library_path()))
+
+
+def check_kernel_tools() -> Check:
+    """FlashInfer compiles kernels at first use on CUDA."""
+    missing = [tool for tool in ("ninja", "nvcc") if not _find_tool(tool)]
+    if missing:
+        return Check(
+            "kernel tools", "warn", f"not on PATH: {', '.join(missing)}", "put them on PATH"
+        )
+    return Check("kernel tools", "ok", "ninja, nvcc")
+
+
+def check_controller() -> Check:
+    if (Path(sys.executable).parent / "jetspec-controller").exists():
+        return Check("controller", "ok", version("jetspec-controller"))
+    return Check(
+        "controller",
+        "warn",
+        "jetspec-controller is not installed beside this interpreter",
+        "pip install jetspec-controller, or serve with --no-controller",
+    )
+
+
+def check_port(port: int, flag: str) -> Check:
+    from jetspec_sglang.cli.serve import require_free
+
+    try:
+        require_free("127.0.0.1", port, flag)
+    except CommandError as error:
+        return Check(f"port {port}", "warn", str(error), f"stop what listens there, or use {flag}")
+    return Check(f"port {port}", "ok", "free")
+
+
+def _find_tool(name: str) -> str | None:
+    return shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")

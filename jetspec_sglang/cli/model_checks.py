@@ -1,0 +1,119 @@
+"""What `jetspec doctor` looks at in a target and a head, and whether both fit in memory.
+
+Contract: returns `Check`s; fetches nothing. I/O: reads configs and tensor headers, asks the
+system for free memory.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from jetspec_sglang.cli.checks import Check
+from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.cli.memory import Load, Memory, estimate
+from jetspec_sglang.draft.config import HeadConfig
+
+PROCESS_BYTES = 3 << 30
+"""Room to leave for SGLang's processes and workspaces; a warning, no promise, depends on it."""
+
+
+def check_target(model: str | None) -> tuple[Check, Path | None]:
+    """The target's folder, if it is on this disk; `model` None means the embedded one."""
+    from jetspec_sglang import embedded
+
+    folder = embedded.cached_path() if model is None else Path(model).expanduser()
+    if (folder / "config.json").is_file():
+        return Check("target", "ok", str(folder)), folder
+    if model is None:
+        remedy = "nothing to do: `jetspec serve` fetches it (about 85 MB)"
+        return Check("target", "warn", "the embedded model is not in the cache yet", remedy), None
+    if folder.exists() or model.startswith(("/", ".", "~")):
+        return Check("target", "fail", f"{model}: no config.json there", "check the path"), None
+    return Check("target", "warn", f"{model} is not on this disk", "SGLang will fetch it"), None
+
+
+def check_head(head: str | None, target: Path | None) -> tuple[Check, HeadConfig | None]:
+    """The head's config, tensors and fit to the target. `head` None means there is none."""
+    from jetspec_sglang.cli.serve import NO_EMBEDDED_HEAD
+
+    if head is None:
+        return Check("head", "fail", "none found", NO_EMBEDDED_HEAD.partition(": ")[2]), None
+    from jetspec_sglang.draft.checkpoint import check_checkpoint, load_draft_vocab, resolve_head
+
+    try:
+        folder = resolve_head(head)
+        config = HeadConfig.from_folder(folder)
+        check_checkpoint(folder, config)
+        drafted = load_draft_vocab(folder, config.vocab_size)
+        if target is not None:
+            config.check_against_target(_target_config(target))
+    except (FileNotFoundError, ValueError) as error:
+        return Check("head", "fail", str(error), "name another head, or correct this one"), None
+    detail = (
+        f"{folder}: {config.num_hidden_layers} layers, block {config.block_size}, "
+        f"{'causal' if config.causal else 'bidirectional'}, "
+        f"taps {','.join(map(str, config.target_layer_ids))}, drafts from "
+        f"{config.vocab_size if drafted is None else len(drafted)} of {config.vocab_size} tokens"
+    )
+    return Check("head", "ok", detail), config
+
+
+def check_memory(target: Path, head: HeadConfig | None, load: Load, free: int) -> Check:
+    """Whether `load` fits in `free` bytes, with the sum's parts."""
+    config = _target_config(target)
+    parts = estimate(config, count_parameters(target), head, load)
+    detail = f"{_gib(parts.total)} of {_gib(free)} GiB: {describe(parts)}"
+    detail += f" (batch {load.batch}, B {load.budget}, {load.context} tokens a request)"
+    if parts.total + PROCESS_BYTES > free:
+        remedy = "lower --max-running-requests, --context-length or --speculative-num-draft-tokens"
+        return Check("memory", "fail" if parts.total > free else "warn", detail, remedy)
+    return Check("memory", "ok", detail)
+
+
+def describe(parts: Memory) -> str:
+    """The parts in GiB, largest purposes first as they are declared."""
+    return ", ".join(
+        f"{name} {_gib(size)}"
+        for name, size in (
+            ("weights", parts.weights),
+            ("target KV", parts.target_kv),
+            ("head KV", parts.head_kv),
+            ("logits", parts.logits),
+            ("taps", parts.taps),
+        )
+    )
+
+
+def count_parameters(folder: Path) -> int:
+    """Elements in a folder's *.safetensors files, from their headers. CommandError without any."""
+    from safetensors import safe_open
+
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise CommandError(f"{folder}: no *.safetensors file")
+    total = 0
+    for file in files:
+        with safe_open(file, framework="np") as tensors:
+            total += sum(math.prod(tensors.get_slice(n).get_shape()) for n in tensors.keys())  # noqa: SIM118
+    return total
+
+
+def free_memory(host: bool) -> int:
+    """Bytes free on the device that serves."""
+    if host:
+        import psutil
+
+        return psutil.virtual_memory().available
+    import torch
+
+    return torch.cuda.mem_get_info()[0]
+
+
+def _target_config(folder: Path) -> dict[str, Any]:
+    from jetspec_sglang.cli.models import target_config
+
+    return target_config(str(folder))
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.2f}"
