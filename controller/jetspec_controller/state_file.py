@@ -105,6 +105,14 @@ class StateFile:
         )
         self.launch[target] = state
 
+    def forget_launch(self, target: str) -> None:
+        """Drop what is kept of a server that is gone; a failure only leaves a row behind."""
+        if self.launch.pop(target, None) is not None:
+            try:
+                self._write("DELETE FROM launch WHERE target = ?", (target,))
+            except StateUnavailableError as error:
+                logger.error("%s", error)
+
     def close(self) -> None:
         self._connection.close()
 
@@ -147,7 +155,6 @@ def _open(path: Path) -> sqlite3.Connection:
 def _prepared(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=2.0, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.executescript(SCHEMA)
     except sqlite3.Error:

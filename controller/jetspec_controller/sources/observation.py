@@ -25,7 +25,6 @@ from .series import (
     ROUND_COST,
     ROUND_SECONDS,
     RUNNING,
-    STARTED,
     TOKEN_USAGE,
     WAITING,
     Snapshot,
@@ -97,7 +96,6 @@ def build(
         tokens_per_second=None if tokens is None else tokens / ranks,
         producer_timestamp=load.producer_timestamp,
         producer_ticks_when_idle=load.ticks_when_idle,
-        started_at=snapshot.total(STARTED),
         counters=counters,
         cost=cost,
         latency=LatencyPercentiles(

@@ -20,7 +20,6 @@ FINISHED = "sglang:num_requests_total"
 GENERATED = "sglang:generation_tokens_total"
 TTFT_BUCKET = "sglang:time_to_first_token_seconds_bucket"
 TPOT_BUCKET = "sglang:inter_token_latency_seconds_bucket"
-STARTED = "process_start_time_seconds"
 UP = "up"
 
 NAMES: tuple[str, ...] = (
@@ -37,7 +36,6 @@ NAMES: tuple[str, ...] = (
     GENERATED,
     TTFT_BUCKET,
     TPOT_BUCKET,
-    STARTED,
 )
 
 GENERATING_ENDPOINTS = frozenset(

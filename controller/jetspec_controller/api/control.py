@@ -1,0 +1,43 @@
+"""`/v1/pause`, `/v1/resume`, `/v1/config/reload`: the whole controller. Writes."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from .deps import ActorDep, ServiceDep
+from .problems import responses
+
+router = APIRouter(prefix="/v1", tags=["control"])
+
+
+class PauseState(BaseModel):
+    paused: bool
+
+
+class Reloaded(BaseModel):
+    config: str = Field(examples=["9e0e1fa15e9c"])
+    restart_needed: tuple[str, ...] = Field(
+        examples=[["api"]], description="sections that changed and wait for a restart"
+    )
+
+
+@router.post("/pause", responses=responses(401, 409, 503))
+async def pause(service: ServiceDep, actor: ActorDep) -> PauseState:
+    """Go on observing and deciding, apply nothing. Survives a restart."""
+    service.set_paused(True, actor)
+    return PauseState(paused=True)
+
+
+@router.post("/resume", responses=responses(401, 409, 503))
+async def resume(service: ServiceDep, actor: ActorDep) -> PauseState:
+    """Apply decisions again."""
+    service.set_paused(False, actor)
+    return PauseState(paused=False)
+
+
+@router.post("/config/reload", responses=responses(401, 422))
+async def reload(service: ServiceDep, actor: ActorDep) -> Reloaded:
+    """Read the configuration file again; the old one stays in force if anything is wrong."""
+    waiting = await service.reload(actor)
+    return Reloaded(config=service.settings.digest, restart_needed=waiting)

@@ -1,0 +1,57 @@
+"""What routes depend on: the service, a target by its id, and who is writing. No I/O."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from ..audit import Event
+from ..service import Service
+from ..settings import TARGET_ID
+from ..tracked import Tracked
+from .problems import ProblemError
+
+BEARER = HTTPBearer(auto_error=False, description="A token of the controller's token file.")
+
+
+def get_service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceDep = Annotated[Service, Depends(get_service)]
+
+
+def get_tracked(
+    service: ServiceDep,
+    target_id: Annotated[str, Path(pattern=TARGET_ID, examples=["127.0.0.1:30000"])],
+) -> Tracked:
+    tracked = service.tracked(target_id)
+    if tracked is None:
+        raise ProblemError(404, "unknown-target", f"there is no target {target_id!r}")
+    return tracked
+
+
+TrackedDep = Annotated[Tracked, Depends(get_tracked)]
+
+
+def get_actor(
+    request: Request,
+    service: ServiceDep,
+    presented: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)],
+) -> str:
+    actor = service.tokens.actor(None if presented is None else presented.credentials)
+    if actor is None:
+        service.audit.write(Event.WRITE_DENIED, path=request.url.path)
+        raise ProblemError(
+            401,
+            "token-required",
+            "writes need `Authorization: Bearer …` with one of the controller's tokens",
+            **{"WWW-Authenticate": "Bearer"},
+        )
+    return actor
+
+
+ActorDep = Annotated[str, Depends(get_actor)]

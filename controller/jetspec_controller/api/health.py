@@ -1,0 +1,60 @@
+"""`/livez`, `/readyz`, `/metrics`, `/version`: for probes, Prometheus and people. Open to all."""
+
+from __future__ import annotations
+
+import platform
+
+from fastapi import APIRouter, Response
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from pydantic import BaseModel
+
+from .. import __version__
+from .deps import ServiceDep
+from .problems import ProblemError, responses
+
+router = APIRouter(tags=["health"])
+
+
+class Health(BaseModel):
+    status: str = "ok"
+
+
+class Version(BaseModel):
+    version: str
+    python: str
+    config: str
+
+
+@router.get("/livez", responses=responses(503))
+async def livez(service: ServiceDep) -> Health:
+    """Whether the control loop turns. A failure calls for a restart."""
+    if not service.alive:
+        raise ProblemError(503, "loop-stalled", "the control loop has not ticked lately")
+    return Health()
+
+
+@router.get("/readyz", responses=responses(503))
+async def readyz(service: ServiceDep) -> Health:
+    """Whether any server has been observed well since the start."""
+    if not service.ready:
+        raise ProblemError(503, "nothing-observed", "no server has been observed yet")
+    return Health()
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(service: ServiceDep) -> Response:
+    """The controller's own metrics in Prometheus' text format."""
+    body = generate_latest(service.metrics.registry)
+    return Response(body, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+@router.get("/version")
+async def version(service: ServiceDep) -> Version:
+    """What is running, and under which configuration."""
+    return Version(
+        version=__version__, python=platform.python_version(), config=service.settings.digest
+    )

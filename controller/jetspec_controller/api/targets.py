@@ -1,0 +1,29 @@
+"""`/v1/targets`: the servers under control, and why each has the budget it has."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from .deps import ServiceDep, TrackedDep
+from .problems import responses
+from .views import TargetDetail, TargetList, detail, summarise
+
+router = APIRouter(prefix="/v1/targets", tags=["targets"])
+
+
+@router.get("")
+async def list_targets(service: ServiceDep) -> TargetList:
+    """Every server, its budget and the reason for it."""
+    return TargetList(
+        targets=tuple(summarise(service, tracked) for tracked in service.loop.fleet.values()),
+        leader=service.leader.leads,
+        holder=service.leader.holder,
+        paused=service.state.paused,
+        interval_s=service.settings.policy.interval_s,
+    )
+
+
+@router.get("/{target_id}", responses=responses(404))
+async def get_target(service: ServiceDep, tracked: TrackedDep) -> TargetDetail:
+    """One server: inputs, their ages, the candidates, the limits hit, and the outcome."""
+    return detail(service, tracked)

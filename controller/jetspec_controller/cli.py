@@ -1,0 +1,159 @@
+"""The console script `jetspec-controller`: run, check-config, simulate, replay, explain.
+
+Exit status: 0 well, 1 a failure while running, 2 a mistake in what was asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import __version__
+from .settings import Settings, SettingsError, load
+
+logger = logging.getLogger(__name__)
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=options.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+    try:
+        status: int = options.command(options)
+    except (SettingsError, ValueError) as error:
+        print(f"jetspec-controller: {error}", file=sys.stderr)
+        return 2
+    except (OSError, sqlite3.Error) as error:
+        print(f"jetspec-controller: {error}", file=sys.stderr)
+        return 1
+    return status
+
+
+def flags(options: argparse.Namespace) -> dict[str, Any]:
+    """The flags that were given, nested like the settings they set."""
+    nested: dict[str, Any] = {}
+    if options.target:
+        nested["targets"] = options.target
+    if options.prometheus is not None:
+        nested["prometheus"] = {"url": options.prometheus}
+    if options.interval is not None:
+        nested["policy"] = {"interval_s": options.interval}
+    api = {
+        "port": options.port,
+        "host": options.host,
+        "token_file": options.token_file,
+        "insecure": options.insecure or None,
+    }
+    given = {key: value for key, value in api.items() if value is not None}
+    if given:
+        nested["api"] = given
+    if options.record is not None:
+        nested["record"] = options.record
+    return nested
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return load(options.config, flags(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from .serve import serve
+
+    return asyncio.run(serve(_settings(options), options.config, flags(options)))
+
+
+def _check_config(options: argparse.Namespace) -> int:
+    from .parts import check_parts
+    from .tokens import Tokens
+
+    settings = _settings(options)
+    Tokens.load(settings.api)
+    asyncio.run(check_parts(settings))
+    print(settings.model_dump_json(indent=2) if options.show else f"valid: {settings.digest}")
+    return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from .replay import replay
+
+    for line in replay(options.recording, options.policy, target=options.target):
+        print(line)
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from .explain import explain
+
+    print(asyncio.run(explain(options.url, options.target)))
+    return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from .simulator.cli import run
+
+    return run(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="jetspec-controller", description="Moves the tree budget of JetSpec servers."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error")
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="control servers until stopped")
+    run.set_defaults(command=_run)
+    _add_settings(run)
+
+    check = commands.add_parser("check-config", help="say whether a configuration is valid")
+    check.set_defaults(command=_check_config)
+    check.add_argument("--show", action="store_true", help="print it with every default")
+    _add_settings(check)
+
+    replay = commands.add_parser("replay", help="decide again on recorded observations")
+    replay.set_defaults(command=_replay)
+    replay.add_argument("recording", type=Path, help="the file `record` named")
+    replay.add_argument("--target", help="this server only")
+    replay.add_argument(
+        "--policy", type=_mapping, default={}, metavar="JSON", help="policy keys to change"
+    )
+
+    explain = commands.add_parser("explain", help="why a server has its budget")
+    explain.set_defaults(command=_explain)
+    explain.add_argument("target", nargs="?", help="its id; default: every server")
+    explain.add_argument("--url", default="http://127.0.0.1:30900", help="the controller")
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, help="a YAML file with the settings")
+    parser.add_argument("--target", action="append", metavar="URL", help="a server; repeatable")
+    parser.add_argument("--prometheus", metavar="URL", help="default: scrape the servers")
+    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (30900)")
+    parser.add_argument("--interval", type=float, metavar="SECONDS", help="between ticks (2)")
+    parser.add_argument("--token-file", type=Path, help="tokens that allow writes")
+    parser.add_argument("--insecure", action="store_true", help="allow writes from anyone")
+    parser.add_argument("--record", type=Path, help="append observations to this file")
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""`jetspec-controller explain`: a running controller's last decision in words. Does network I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from .http_client import FetchError, HttpClient
+
+TIMEOUT_S = 5.0
+
+
+async def explain(url: str, target: str | None) -> str:
+    """Text for one server, or for all. Raises ValueError if the controller cannot be asked."""
+    async with HttpClient() as client:
+
+        async def ask(path: str) -> Any:
+            try:
+                return (await client.get(url.rstrip("/") + path, timeout_s=TIMEOUT_S)).json()
+            except FetchError as error:
+                raise ValueError(f"{url}{path}: {error.detail}") from error
+
+        names = [target] if target else [t["id"] for t in (await ask("/v1/targets"))["targets"]]
+        details = [await ask(f"/v1/targets/{quote(name, safe='')}") for name in names]
+    return "\n\n".join("\n".join(describe(detail)) for detail in details)
+
+
+def describe(detail: Mapping[str, Any]) -> Iterator[str]:
+    """Lines about one `TargetDetail`."""
+    summary, decision = detail["summary"], detail["decision"]
+    yield f"{summary['id']} at {summary['url']}: {summary['mode'] or 'not decided yet'}"
+    if decision is None:
+        return
+    why = decision["explanation"]
+    running = summary["budget"] if summary["budget"] is not None else "unknown"
+    yield f"  runs budget {running}; decided {decision['budget']}: {decision['reason']}"
+    if why["batch_now"] is not None:
+        yield f"  batch {why['batch_now']:.1f}, expected {why['batch_expected']:.1f}"
+    for fault in why["faults"]:
+        yield f"  unusable: {fault['signal']}: {fault['fault']} {fault['detail']}".rstrip()
+    if why["clamps"]:
+        yield f"  limited by: {', '.join(why['clamps'])}"
+    if why["candidates"]:
+        yield "  budget     tau  round ms  token ms"
+    for candidate in why["candidates"]:
+        mark = "*" if candidate["budget"] == decision["budget"] else " "
+        guess = "  extrapolated" if candidate["extrapolated"] else ""
+        yield (
+            f" {mark}{candidate['budget']:7d}{candidate['tau']:8.2f}"
+            f"{1e3 * candidate['round_s']:10.2f}{1e3 * candidate['token_s']:10.3f}{guess}"
+        )
+    last = detail["last_apply"]
+    if last is not None:
+        yield f"  last control call: {last['outcome']} {last['detail']}".rstrip()

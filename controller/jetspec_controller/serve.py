@@ -1,0 +1,88 @@
+"""`jetspec-controller run`: the service, its HTTP server, signals, an orderly end.
+
+SIGTERM and SIGINT stop it, SIGHUP reloads the configuration. Does all the I/O of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from .api.app import create_app
+from .service import Service
+from .settings import Settings, SettingsError
+
+logger = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with the signals left to us: servers' budgets are restored after it has stopped."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings, config_path: Path | None, flags: Mapping[str, Any]) -> int:
+    """Run until a signal; 1 if a part failed. Raises SettingsError or OSError at the start."""
+    service = Service(settings, config_path=config_path, flags=flags)
+    await service.start()
+    server = _Server(
+        uvicorn.Config(
+            create_app(service),
+            host=settings.api.host,
+            port=settings.api.port,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=5,
+        )
+    )
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = asyncio.create_task(_reload(service))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    serving = asyncio.create_task(server.serve())
+    waiting = asyncio.create_task(stopped.wait())
+    parts: list[asyncio.Task[Any]] = [serving, waiting]
+    parts += [task for task in (service.leading, service.looping) if task is not None]
+    while not (server.started or serving.done()):
+        await asyncio.sleep(0.01)
+    if server.started:
+        host, port = server.servers[0].sockets[0].getsockname()[:2]
+        logger.info("serving on http://%s:%d", host, port)
+    done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+    failed = waiting not in done
+    for task in done - {waiting}:
+        error = task.exception()
+        logger.error("a part of the controller ended: %s", error or task.get_name())
+    server.should_exit = True
+    waiting.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    await service.stop()
+    return 1 if failed else 0
+
+
+async def _reload(service: Service) -> None:
+    try:
+        waiting = await service.reload("SIGHUP")
+    except SettingsError as error:
+        logger.error("the configuration was not reloaded: %s", error)
+        return
+    note = f"; after a restart: {', '.join(waiting)}" if waiting else ""
+    logger.info("configuration %s is in force%s", service.settings.digest, note)

@@ -1,0 +1,208 @@
+"""The running controller: its parts, its loop, and what people may ask of it. No HTTP here.
+
+Starts and stops the loop and the leader, swaps the parts on a reload, and carries out pins and
+pauses. Every change a person makes goes to the state file first, then into force, then to the
+audit log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from . import __version__
+from .audit import AuditLog, Event
+from .core import Governor, PolicyConfig
+from .leader import Leader, LeaseLeader, SoleLeader
+from .loop import ControlLoop
+from .metrics import ControllerMetrics
+from .parts import build_parts
+from .recorder import Recorder
+from .settings import OnShutdown, Settings, SettingsError, load, policy_for
+from .state_file import Pin, StateFile
+from .tokens import Tokens
+from .tracked import Tracked
+
+logger = logging.getLogger(__name__)
+
+RESTART_ONLY = ("api", "state", "audit", "leader", "record")
+LIVE_TICKS = 5
+LIVE_S = 30.0
+
+
+class NotLeadingError(RuntimeError):
+    """Another replica leads; writes belong to it."""
+
+
+class BudgetNotAllowedError(ValueError):
+    """A pin outside what the server can run or the policy allows."""
+
+
+class Service:
+    """`start` before use, `stop` after it; in between the methods may be called at any time.
+    `leading` and `looping` run until `stop`; one that ends by itself has failed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        config_path: Path | None = None,
+        flags: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.tokens = Tokens.load(settings.api)
+        self.metrics = ControllerMetrics()
+        self.clock = clock
+        self.leader: Leader = (
+            LeaseLeader(settings.leader)
+            if settings.leader.enabled
+            else SoleLeader(settings.leader.identity)
+        )
+        self._config_path = config_path
+        self._flags = dict(flags or {})
+        self._reloading = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self.leading: asyncio.Task[None] | None = None
+        self.looping: asyncio.Task[None] | None = None
+        self._began = time.monotonic()
+
+    async def start(self, *, run: bool = True) -> None:
+        """Open everything; with `run` start the loop. Raises SettingsError or OSError."""
+        settings = self.settings
+        self.audit = AuditLog(settings.audit, self.metrics, self.clock)
+        self._stack.callback(self.audit.close)
+        self.state = StateFile(settings.state.path, self.metrics)
+        self._stack.callback(self.state.close)
+        recorder = None if settings.record is None else Recorder(settings.record)
+        if recorder is not None:
+            self._stack.callback(recorder.close)
+        self._parts = await build_parts(settings, self.metrics)
+        self.loop = ControlLoop(
+            self._parts,
+            state=self.state,
+            leader=self.leader,
+            metrics=self.metrics,
+            audit=self.audit,
+            recorder=recorder,
+            clock=self.clock,
+        )
+        self.metrics.show_config(settings.digest)
+        self.metrics.paused.set(self.state.paused)
+        self.audit.write(Event.STARTED, version=__version__, config=settings.digest)
+        if run:
+            self.leading = asyncio.create_task(self.leader.run())
+            self.looping = asyncio.create_task(self.loop.run())
+
+    async def stop(self) -> None:
+        """End the loop, restore launch budgets if so configured, release the leadership."""
+        await _cancel(self.looping)
+        restore = self.settings.on_shutdown is OnShutdown.RESTORE
+        await self.loop.stop(restore=restore)
+        await _cancel(self.leading)
+        self.audit.write(Event.STOPPED, on_shutdown=self.settings.on_shutdown)
+        await self._parts.stack.aclose()
+        await self._stack.aclose()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the loop has ticked lately."""
+        interval = self.settings.policy.interval_s
+        longest = max(LIVE_TICKS * interval, LIVE_S)
+        last = self.loop.last_tick or self._began
+        return time.monotonic() - last < longest
+
+    @property
+    def ready(self) -> bool:
+        """Whether any server has been observed well, ever."""
+        return self.loop.observed
+
+    def tracked(self, target_id: str) -> Tracked | None:
+        return self.loop.fleet.get(target_id)
+
+    def pin(self, tracked: Tracked, budget: int, ttl_s: float, reason: str, actor: str) -> Pin:
+        """Raises NotLeadingError, BudgetNotAllowedError, StateUnavailableError."""
+        self._must_lead()
+        policy = policy_for(self.settings.policy, tracked.target.policy)
+        self._check_pin(tracked, policy, budget)
+        now = self.clock()
+        pin = Pin(tracked.target.id, budget, actor, reason, now, now + ttl_s)
+        self.state.set_pin(pin)
+        self.audit.write(
+            Event.PIN_SET,
+            actor=actor,
+            target=pin.target,
+            budget=budget,
+            expires_at=pin.expires_at,
+            reason=reason,
+        )
+        return pin
+
+    def unpin(self, target_id: str, actor: str) -> bool:
+        """False if there was no pin. Raises NotLeadingError, StateUnavailableError."""
+        self._must_lead()
+        removed = self.state.remove_pin(target_id)
+        if removed is not None:
+            self.audit.write(Event.PIN_REMOVED, actor=actor, target=target_id)
+        return removed is not None
+
+    def set_paused(self, paused: bool, actor: str) -> None:
+        """Raises NotLeadingError, StateUnavailableError."""
+        self._must_lead()
+        self.state.set_paused(paused)
+        self.metrics.paused.set(paused)
+        self.audit.write(Event.PAUSED if paused else Event.RESUMED, actor=actor)
+
+    async def reload(self, actor: str) -> tuple[str, ...]:
+        """Put the file's present content in force; the sections that need a restart to change.
+
+        Raises SettingsError and keeps everything as it was if anything is wrong.
+        """
+        async with self._reloading:
+            try:
+                settings = load(self._config_path, self._flags)
+                tokens = Tokens.load(settings.api)
+                parts = await build_parts(settings, self.metrics)
+            except SettingsError as error:
+                self.metrics.config_last_reload_success.set(0)
+                self.audit.write(Event.CONFIG_REFUSED, actor=actor, detail=str(error))
+                raise
+            old = self._parts
+            waiting = tuple(
+                name
+                for name in RESTART_ONLY
+                if getattr(settings, name) != getattr(self.settings, name)
+            )
+            self._parts, self.settings, self.tokens = parts, settings, tokens
+            await self.loop.use(parts)
+            await old.stack.aclose()
+            self.metrics.show_config(settings.digest)
+            self.metrics.config_last_reload_success.set(1)
+            self.audit.write(Event.CONFIG_RELOADED, actor=actor, config=settings.digest)
+            return waiting
+
+    def _must_lead(self) -> None:
+        if not self.leader.leads:
+            raise NotLeadingError(self.leader.holder or "unknown")
+
+    def _check_pin(self, tracked: Tracked, policy: PolicyConfig, budget: int) -> None:
+        if policy.governor is Governor.OFF:
+            raise BudgetNotAllowedError(f"{tracked.target.id} has governor off")
+        low, high = policy.min_budget, policy.max_budget
+        if tracked.read_back is not None:
+            high = min(high, tracked.read_back.max_budget)
+        if not low <= budget <= high:
+            raise BudgetNotAllowedError(f"budget is {budget}; allowed is {low} to {high}")
+
+
+async def _cancel(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

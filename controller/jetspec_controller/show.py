@@ -1,0 +1,35 @@
+"""One server's tick as metrics. No I/O."""
+
+from __future__ import annotations
+
+from .core import Reason
+from .metrics import ControllerMetrics
+from .state_file import Pin
+from .tracked import Tracked
+
+
+def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_level: int) -> None:
+    """Set and count everything that the last decision for a server says."""
+    decision, observation = tracked.decision, tracked.observation
+    assert decision is not None
+    assert observation is not None
+    name = decision.target
+    metrics.target_up.labels(name).set(tracked.ready)
+    metrics.show_mode(name, tracked.mode)
+    metrics.decisions_total.labels(name, decision.action, decision.reason).inc()
+    if decision.reason is Reason.DRIFT_REAPPLY:
+        metrics.drift_total.labels(name).inc()
+    for error in observation.errors:
+        metrics.scrape_errors_total.labels(name, error.signal, error.fault).inc()
+    if tracked.read_back is not None:
+        metrics.budget_current.labels(name).set(tracked.read_back.budget)
+    if decision.budget is not None:
+        metrics.budget_desired.labels(name).set(decision.budget)
+    metrics.budget_pinned.labels(name).set(0 if pin is None else pin.budget)
+    metrics.breaker_state.labels(name).set(breaker_level)
+    metrics.show_signal(name, "running_requests", observation.running_requests)
+    metrics.show_signal(name, "waiting_requests", observation.waiting_requests)
+    metrics.show_signal(name, "arrival_rate", observation.arrival_rate)
+    metrics.show_signal(name, "tokens_per_second", observation.tokens_per_second)
+    for signal, age in observation.ages:
+        metrics.signal_age_seconds.labels(name, signal).set(age)

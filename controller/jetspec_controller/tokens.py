@@ -1,0 +1,66 @@
+"""Bearer tokens that allow writes. Reads the token file."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from .settings import ApiSettings, SettingsError
+
+MIN_LENGTH = 16
+ANYONE = "anyone"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Digests of the tokens by name. `insecure`: writes need none."""
+
+    digests: dict[str, bytes] = field(repr=False)
+    insecure: bool
+
+    @classmethod
+    def load(cls, api: ApiSettings) -> Tokens:
+        """Raises SettingsError without a usable token, unless `insecure` was asked for."""
+        if api.token_file is None:
+            if not api.insecure:
+                raise SettingsError(
+                    "api.token_file: none given, so nobody could pin or pause; name a file with "
+                    "--token-file, or allow writes from anyone with --insecure"
+                )
+            return cls({}, insecure=True)
+        try:
+            lines = api.token_file.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"api.token_file: {api.token_file}: {error}") from error
+        digests: dict[str, bytes] = {}
+        for number, line in enumerate(lines, start=1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            name, token = (words[0], words[1]) if len(words) == 2 else (f"token-{number}", words[0])
+            if len(words) > 2 or len(token) < MIN_LENGTH or name in digests:
+                raise SettingsError(
+                    f"api.token_file: {api.token_file}:{number}: a line is `token` or "
+                    f"`name token`, names differ, a token has {MIN_LENGTH} characters or more"
+                )
+            digests[name] = _digest(token)
+        if not digests:
+            raise SettingsError(f"api.token_file: {api.token_file} holds no token")
+        return cls(digests, insecure=api.insecure)
+
+    def actor(self, presented: str | None) -> str | None:
+        """Name of the token's owner, None if it is not one of ours. Takes the same time whichever
+        token is presented: every digest is compared.
+        """
+        found = ANYONE if self.insecure else None
+        if presented is not None:
+            given = _digest(presented)
+            for name, digest in self.digests.items():
+                if hmac.compare_digest(given, digest):
+                    found = name
+        return found
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,138 @@
+"""What the controller holds of one server between ticks. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from .actuators import ApplyResult, Outcome
+from .core import (
+    BudgetState,
+    Clamp,
+    Decision,
+    Fault,
+    Reason,
+    Signal,
+    SourceError,
+    Table,
+    TargetObservation,
+    TargetState,
+)
+from .http_client import FetchError
+from .targets import Target
+
+
+@dataclass(slots=True)
+class DecisionSummary:
+    """One tick of one server, small enough to keep hundreds of; `result` comes with the apply."""
+
+    id: str
+    at: float
+    target: str
+    mode: str
+    action: str
+    reason: Reason
+    budget: int | None
+    table: Table
+    budget_before: int | None
+    batch: float | None
+    batch_expected: float | None
+    waiting: float | None
+    tokens_per_second: float | None
+    best_budget: int | None
+    gain: float | None
+    clamps: tuple[Clamp, ...]
+    faults: tuple[SourceError, ...]
+    result: Outcome | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Tracked:
+    """One server under control."""
+
+    target: Target
+    history: deque[DecisionSummary]
+    state: TargetState = field(default_factory=TargetState)
+    observation: TargetObservation | None = None
+    decision: Decision | None = None
+    mode: str = ""
+    read_back: BudgetState | None = None
+    read_error: FetchError | None = None
+    process_since: float | None = None
+    last_apply: ApplyResult | None = None
+    read_task: asyncio.Task[BudgetState] | None = None
+    apply_task: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the last tick knew the load and the budget in force."""
+        return (
+            self.observation is not None
+            and self.observation.budget is not None
+            and all(error.signal is not Signal.LOAD for error in self.observation.errors)
+        )
+
+    def take_read(self, now: float) -> bool:
+        """Use the read-back if it has arrived; True if it shows that the process is a new one
+        (its count of rounds fell).
+        """
+        task = self.read_task
+        if task is None or not task.done():
+            self.read_error = FetchError(Fault.TIMEOUT, "the read-back is still under way")
+            return False
+        self.read_task = None
+        error = task.exception()
+        if error is not None:
+            if not isinstance(error, FetchError):
+                raise error
+            self.read_error = error
+            return False
+        before, self.read_back, self.read_error = self.read_back, task.result(), None
+        restarted = (
+            before is not None
+            and before.rounds is not None
+            and self.read_back.rounds is not None
+            and self.read_back.rounds < before.rounds
+        )
+        if self.process_since is None or restarted:
+            self.process_since = now
+        return restarted
+
+    def observed(self, observation: TargetObservation) -> TargetObservation:
+        """The source's observation with the budget's read-back added."""
+        if self.read_error is None:
+            budget, errors = self.read_back, observation.errors
+        else:
+            problem = SourceError(Signal.BUDGET, self.read_error.fault, self.read_error.detail)
+            budget, errors = None, (*observation.errors, problem)
+        self.observation = replace(
+            observation, budget=budget, started_at=self.process_since, errors=errors
+        )
+        return self.observation
+
+
+def summary(identifier: str, decision: Decision, mode: str, tracked: Tracked) -> DecisionSummary:
+    """The part of a decision that is kept."""
+    explanation = decision.explanation
+    before = tracked.observation.budget if tracked.observation is not None else None
+    return DecisionSummary(
+        id=identifier,
+        at=decision.at,
+        target=decision.target,
+        mode=mode,
+        action=decision.action,
+        reason=decision.reason,
+        budget=decision.budget,
+        table=decision.table,
+        budget_before=None if before is None else before.budget,
+        batch=explanation.batch_now,
+        batch_expected=explanation.batch_expected,
+        waiting=explanation.waiting,
+        tokens_per_second=explanation.tokens_per_second,
+        best_budget=explanation.best_budget,
+        gain=explanation.gain,
+        clamps=explanation.clamps,
+        faults=explanation.faults,
+    )
