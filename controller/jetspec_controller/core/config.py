@@ -55,8 +55,8 @@ class PolicyConfig(BaseModel):
     cost_half_life_s: float = Field(120.0, gt=0, description="memory of measured round costs")
     min_request_rounds: float = Field(50.0, gt=0, description="rounds before τ is believed")
     evidence_max_age_s: float = Field(3600.0, gt=0, description="older τ counts as extrapolated")
-    probe_gain: float = Field(0.1, ge=0, lt=1, description="gain that justifies a probe")
-    probe_interval_s: float = Field(60.0, gt=0, description="time between probes, doubled on loss")
+    probe_gain: float = Field(0.03, ge=0, lt=1, description="expected gain that justifies a probe")
+    probe_interval_s: float = Field(10.0, gt=0, description="time between probes, doubled on loss")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

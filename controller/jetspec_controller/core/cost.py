@@ -1,9 +1,11 @@
 """Seconds per round of one server for any (batch, budget). No I/O.
 
 The gauges (or a file) give seconds as a function of rows = batch × budget. Real rounds also cost
-by request (sampling, attention over each prefix) and by what else runs on the device, so measured
-rounds correct the curve around the (batch, budget) where they were run: log seconds =
-log curve(rows) + a kernel average of the measured log ratios, drawn to 0 far from all of them.
+by request (sampling, attention over each prefix) and by what else runs on the device. So measured
+rounds correct the curve twice. Least squares give a cost per request: base = curve(rows) + κ·batch.
+Then log (measured / base) is a Gaussian process over the octaves of batch and budget, with a free
+offset and trend: it passes through what was measured, follows the trend between and nearby, and
+says how much it leaves open elsewhere.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ from .state import CostMemory
 from .types import BudgetCounters, CostCurve, CostPoint
 
 BATCH_BINS_PER_OCTAVE = 2
-FULL_WEIGHT_ROUNDS = 100.0  # a cell with this many rounds counts fully
-PRIOR_WEIGHT = 0.02  # of the uncorrected curve
-FAR_WEIGHT = 0.003  # of a cell however far away
-BATCH_WIDTH = 1.0  # kernel width, octaves of batch
-BUDGET_WIDTH = 1.5  # kernel width, octaves of budget
-PLAIN_DISTANCE = -2.0  # budget 1 drafts nothing: set apart from budget 2 by this many octaves
+PLAIN_OCTAVE = -2.0  # where budget 1 lies: it drafts nothing, so it is set apart from budget 2
+
+# The process, in log seconds. Standard deviations of what the curve may be wrong by:
+OFFSET = 0.5  # everywhere alike
+TREND = 0.15  # an octave of batch, and an octave of budget
+LOCAL = 0.2  # from place to place,
+LENGTH = 2.0  # over this many octaves
+ROUND_NOISE = 0.1  # one round against the mean of its like
+DRIFT = 0.1  # a measurement that is `cost_half_life_s` old
 
 
 def remember(
@@ -62,27 +67,37 @@ class CostModel:
 
     log_rows: Array  # [P]
     log_seconds: Array  # [P]
-    cell_x: Array  # [C] octaves of batch, in kernel widths
-    cell_y: Array  # [C] octaves of budget, in kernel widths
-    cell_ratio: Array  # [C] log (measured / curve)
-    cell_weight: Array  # [C]
+    request_s: float  # κ, seconds per request and round
+    cells: Array  # [C, 2] octaves of batch and budget
+    weights: Array  # [C] of the process at each cell
+    precision: Array  # [C, C] inverse covariance of the measured ratios
     curve: CostCurve
 
     def seconds(self, batch: Array, budget: Array) -> Array:
         """Seconds per round; ``batch`` and ``budget`` broadcast against each other."""
-        base = self._base(np.log(batch * budget))
-        if not len(self.cell_ratio):
-            return np.exp(base)
-        dx = (np.log2(batch) / BATCH_WIDTH)[..., None] - self.cell_x
-        dy = (_budget_octave(budget) / BUDGET_WIDTH)[..., None] - self.cell_y
-        weight = self.cell_weight * (np.exp(-0.5 * (dx * dx + dy * dy)) + FAR_WEIGHT)
-        ratio = (weight @ self.cell_ratio) / (weight.sum(-1) + PRIOR_WEIGHT)
-        return np.exp(base + ratio)
+        base = self.curve_s(batch * budget) + self.request_s * batch
+        if not len(self.weights):
+            return base
+        return base * np.exp(_covariance(_places(batch, budget), self.cells) @ self.weights)
 
-    def _base(self, log_rows: Array) -> Array:
-        inside = np.interp(log_rows, self.log_rows, self.log_seconds)
-        over = np.maximum(log_rows - self.log_rows[-1], 0.0)
-        return inside + over * _last_slope(self.log_rows, self.log_seconds)
+    def curve_s(self, rows: Array) -> Array:
+        """Seconds by the uncorrected curve."""
+        at = np.log(rows)
+        inside = np.interp(at, self.log_rows, self.log_seconds)
+        return np.exp(inside + np.maximum(at - self.log_rows[-1], 0.0) * self._last_slope())
+
+    def doubt(self, batch: Array, budget: Array, reference: int) -> Array:
+        """Standard deviation of log seconds at each place [K] against the place ``reference``."""
+        places = _places(batch, budget)
+        known = _covariance(places, self.cells)
+        joint = _covariance(places, places) - known @ self.precision @ known.T
+        own = np.diag(joint)
+        return np.sqrt(np.maximum(own + own[reference] - 2.0 * joint[reference], 0.0))
+
+    def _last_slope(self) -> float:
+        """Growth beyond the last point: that of the last segment, at least half proportional."""
+        (x0, x1), (y0, y1) = self.log_rows[-2:], self.log_seconds[-2:]
+        return max(float((y1 - y0) / (x1 - x0)), 0.5)
 
 
 def model(
@@ -99,23 +114,45 @@ def model(
     seconds = np.array([p.seconds for p in curve.points], dtype=np.float64)
     samples = np.array([p.samples for p in curve.points], dtype=np.float64)
     log_rows, log_seconds = loglog_convex(rows, seconds, np.maximum(samples, 1.0))
-    bare = CostModel(log_rows, log_seconds, *(np.zeros(0),) * 4, curve)
+    bare = CostModel(
+        log_rows, log_seconds, 0.0, np.zeros((0, 2)), np.zeros(0), np.zeros((0, 0)), curve
+    )
     if not memory:
         return bare
     batch = np.array([m.batch for m in memory])
     budget = np.array([m.budget for m in memory], dtype=np.float64)
-    measured = np.array([m.seconds for m in memory])
-    rounds = np.array([m.rounds for m in memory])
+    seconds = np.array([m.seconds for m in memory])
     age = np.maximum(now - np.array([m.updated_at for m in memory]), 0.0)
-    return CostModel(
-        log_rows,
-        log_seconds,
-        np.log2(batch) / BATCH_WIDTH,
-        _budget_octave(budget) / BUDGET_WIDTH,
-        np.log(measured) - np.log(bare.seconds(batch, budget)),
-        np.minimum(rounds / FULL_WEIGHT_ROUNDS, 1.0) * 0.5 ** (age / config.evidence_max_age_s),
-        curve,
+    noise = ROUND_NOISE**2 / np.array([m.rounds for m in memory])
+    noise += DRIFT**2 * age / config.cost_half_life_s
+    expected = bare.curve_s(batch * budget)
+    request_s = _per_request(batch, seconds, expected, noise)
+    ratio = np.log(seconds / (expected + request_s * batch))
+    cells = _places(batch, budget)
+    precision: Array = np.asarray(
+        np.linalg.inv(_covariance(cells, cells) + np.diag(noise + 1e-6)), dtype=np.float64
     )
+    return CostModel(log_rows, log_seconds, request_s, cells, precision @ ratio, precision, curve)
+
+
+def _per_request(batch: Array, seconds: Array, expected: Array, noise: Array) -> float:
+    """κ ≥ 0 by weighted least squares of the relative errors."""
+    weight = 1.0 / (noise + LOCAL**2)
+    x, y = batch / seconds, 1.0 - expected / seconds
+    return max(float((weight * x * y).sum() / ((weight * x * x).sum() + 1e-12)), 0.0)
+
+
+def _places(batch: Array, budget: Array) -> Array:
+    """Octaves of batch and budget, shape [..., 2]."""
+    octave = np.where(budget > 1, np.log2(np.maximum(budget, 1.0)), PLAIN_OCTAVE)
+    return np.stack(np.broadcast_arrays(np.log2(batch), octave), axis=-1)
+
+
+def _covariance(a: Array, b: Array) -> Array:
+    """Prior covariance of the log ratio between places, shape [..., len(b)]."""
+    apart = a[..., None, :] - b
+    local = np.exp(-0.5 * (apart * apart).sum(-1) / LENGTH**2)
+    return OFFSET**2 + TREND**2 * (a @ b.T) + LOCAL**2 * local
 
 
 def _from_cells(memory: Sequence[CostMemory], now: float) -> CostCurve:
@@ -141,13 +178,3 @@ def _from_cells(memory: Sequence[CostMemory], now: float) -> CostCurve:
 
 def _bin(batch: float) -> int:
     return round(BATCH_BINS_PER_OCTAVE * math.log2(batch))
-
-
-def _budget_octave(budget: Array) -> Array:
-    return np.where(budget > 1, np.log2(np.maximum(budget, 1.0)), PLAIN_DISTANCE)
-
-
-def _last_slope(log_rows: Array, log_seconds: Array) -> float:
-    """Growth beyond the last point: that of the last segment, at least half of proportional."""
-    steepest = (log_seconds[-1] - log_seconds[-2]) / (log_rows[-1] - log_rows[-2])
-    return max(float(steepest), 0.5)

@@ -18,6 +18,8 @@ from .state import TargetState
 from .types import BudgetState, Decision, TargetObservation
 from .wish import Wish
 
+PROBES = (Reason.PROBE, Reason.PROBE_BACK)
+
 GIVE_UP_AFTER = 3
 """Times a decision is sent again before the read-back is taken as what is in force."""
 
@@ -61,11 +63,11 @@ def _reconcile(
         return (Action.HOLD if reached else send), wish.reason, decided
     if reached:
         settled = replace(decided, restarted=False, resends=0, resend_at=None)
-        return Action.HOLD, wish.reason, _paced(config, state, settled, now)
+        return Action.HOLD, wish.reason, _paced(config, wish, settled, now)
     if state.table != wish.table or (not wish.table and state.budget != wish.budget):
         fresh = replace(decided, resends=0, resend_at=None)
         first = state.budget is None and observation.budget is None
-        return (Action.HOLD if first else send), wish.reason, _paced(config, state, fresh, now)
+        return (Action.HOLD if first else send), wish.reason, _paced(config, wish, fresh, now)
     if observation.budget is None:
         return Action.HOLD, wish.reason, decided
     if state.resends >= GIVE_UP_AFTER:
@@ -93,9 +95,10 @@ def _running(observation: TargetObservation, state: TargetState) -> int | None:
     return read.budget if read is not None else None
 
 
-def _paced(config: PolicyConfig, old: TargetState, new: TargetState, now: float) -> TargetState:
+def _paced(config: PolicyConfig, wish: Wish, new: TargetState, now: float) -> TargetState:
     """Remembers a move for the dwell: of the uniform budget, or of any entry of the table."""
-    if old.budget is None or new.budget is None:
+    old = wish.state
+    if old.budget is None or new.budget is None or wish.reason in PROBES:
         return new
     if old.table != new.table:
         return replace(new, rose_at=now)

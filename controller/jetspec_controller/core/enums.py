@@ -49,7 +49,7 @@ class Reason(StrEnum):
     WITHIN_TOLERANCE = "within_tolerance"  # a candidate is faster, by less than the band
     CONFIRMING = "confirming"  # a rise has not been wanted for enough ticks yet
     DWELL = "dwell"  # too soon after the last change
-    PROBE_WAIT = "probe_wait"  # only an unmeasured budget looks faster; its next probe is later
+    PROBING = "probing"  # a probed budget is not measured yet
     KV_PRESSURE = "kv_pressure"  # KV usage above the high-water mark: no rise
     NOT_APPLIED = "not_applied"  # sent before, read-back still differs; sent again later
     OFF = "off"
@@ -57,7 +57,8 @@ class Reason(StrEnum):
     FASTER_DOWN = "faster_down"
     FASTER_UP = "faster_up"
     TABLE_UPDATE = "table_update"  # entries of the published table moved
-    PROBE = "probe"  # one bounded step above the measured budgets
+    PROBE = "probe"  # a budget nearby that may well be faster is tried
+    PROBE_BACK = "probe_back"  # it was not
     OBJECTIVE = "objective"  # a TPOT or TTFT bound ruled the faster budget out
     OUT_OF_RANGE = "out_of_range"  # the budget in force is outside the allowed range
     CONFIGURED_TABLE = "configured_table"
@@ -92,7 +93,7 @@ class Clamp(StrEnum):
     MAX_BUDGET = "max_budget"
     STEP_UP = "step_up"
     STEP_DOWN = "step_down"
-    EVIDENCE = "evidence"  # no further than one tier above what was measured
+    EVIDENCE = "evidence"  # no further than what was measured, except to probe
     BATCH_LIMIT = "batch_limit"  # expected batch cut at the server's own limit
     OBJECTIVE = "objective"
     KV_PRESSURE = "kv_pressure"

@@ -53,6 +53,7 @@ def learn(
         output_tokens=_smoothed(
             config, number(observation.mean_output_tokens), state.output_tokens, state.last_at, now
         ),
+        base=inputs.cost if inputs.restarted or state.base is None else state.base,
         accept=accept.remember(config, state.accept, inputs.fresh, now, limit),
         cost=cost.remember(config, state.cost, inputs.fresh, now, limit),
     )

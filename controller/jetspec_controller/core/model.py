@@ -14,6 +14,9 @@ from .load import Load, expected_batch
 from .smoothing import Array
 from .types import Candidate, LatencyPercentiles
 
+TAU_DOUBT = 0.1
+"""Standard deviation of log τ an octave beyond what was measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpeedModel:
@@ -51,10 +54,19 @@ def candidates(
     round_s = speed.round_s(batch)
     token_s = round_s / speed.tau
     feasible = within_objectives(config, speed, round_s, latency, current)
+    here = int(np.searchsorted(speed.budgets, current))
+    doubt = np.hypot(
+        speed.cost.doubt(batch, speed.budgets, here),
+        TAU_DOUBT * np.log2(np.maximum(speed.budgets / max(speed.measured, current), 1.0)),
+    )
+    columns = (batch, speed.tau, round_s, token_s, doubt)
     return tuple(
-        Candidate(int(b), float(n), float(t), float(r), float(s), b > speed.measured, bool(f))
-        for b, n, t, r, s, f in zip(
-            speed.budgets, batch, speed.tau, round_s, token_s, feasible, strict=True
+        Candidate(budget, n, tau, r, s, budget > speed.measured, d, f)
+        for budget, n, tau, r, s, d, f in zip(
+            speed.budgets.astype(int).tolist(),
+            *(column.tolist() for column in columns),
+            feasible.tolist(),
+            strict=True,
         )
     )
 

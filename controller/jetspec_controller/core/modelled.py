@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from . import accept, cost, table
+from . import accept, cost, probe, table
 from .accept import AcceptModel
 from .budgets import at_most
 from .config import PolicyConfig
@@ -17,7 +17,8 @@ from .enums import Clamp, Reason
 from .inputs import Inputs, number
 from .load import Load
 from .model import SpeedModel, build, candidates
-from .pace import judge_probe, rise_at, spread
+from .pace import spread
+from .state import TargetState
 from .types import RANK_EDGES, AcceptCurve, Candidate, Table, TargetObservation
 from .uniform import choose, fastest
 from .wish import Wish
@@ -37,7 +38,9 @@ def plan(
     state = held.state
     edges = inputs.counters.edges if inputs.counters is not None else RANK_EDGES
     taus = accept.model(config, state.accept, edges, now)
-    costs = cost.model(config, inputs.cost, state.cost, now)
+    # Once rounds are measured one by one, averages over rows would only count them again.
+    curve = state.base if state.cost else inputs.cost or state.base
+    costs = cost.model(config, curve, state.cost, now)
     current = at_most(allowed, table.lookup(in_force, load.batch))
     if taus is None or (allowed[0] == current == 1 and taus.measured <= 1 and not held.table):
         up = allowed[1:2] if current == 1 else ()
@@ -50,33 +53,49 @@ def plan(
     speed = build(allowed, taus, costs)
     options = candidates(config, speed, load, observation.latency, current)
     if config.publish_table:
-        wish = _table(config, observation, speed, in_force, current, options, load, held, now)
+        wish = _table(
+            config, observation, inputs, speed, in_force, current, options, load, held, now
+        )
     else:
-        wish = _uniform(config, observation, speed, current, options, held, now)
+        wish = _uniform(config, observation, inputs, speed, current, options, held, now)
     return _explained(wish, options, current, taus, costs, load)
 
 
 def _uniform(
     config: PolicyConfig,
     observation: TargetObservation,
+    inputs: Inputs,
     speed: SpeedModel,
     current: int,
     options: Sequence[Candidate],
     held: Wish,
     now: float,
 ) -> Wish:
-    name, best = observation.target, fastest(options)
-    state = judge_probe(config, held.state, name, speed.measured, best.budget, now)
+    name, state = observation.target, held.state
     kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
+    here = next(c for c in options if c.budget == current)
+    if state.probe_budget != current or probe.disturbed(state, here.batch):
+        state = replace(state, probe_budget=None)
+    if state.probe_budget is not None:
+        if not probe.measured(state, inputs.fresh, speed.measured, now):
+            return held.uniform(current, Reason.PROBING)
+        won, back = _verdict(options, state)
+        state = probe.end(config, name, won, state, now)
+        if not won:
+            return replace(held, state=state).uniform(back, Reason.PROBE_BACK)
     choice = choose(config, name, options, current, kv_full, state, now)
-    if choice.reason is Reason.PROBE:
-        choice = replace(choice, state=replace(choice.state, probe_budget=choice.budget))
+    if choice.reason in (Reason.OPTIMAL, Reason.WITHIN_TOLERANCE) and observation.running_requests:
+        trial = probe.propose(config, options, current, not kv_full, choice.state, now)
+        if trial is not None:
+            state = probe.begin(config, trial, current, here.batch, choice.state, now)
+            choice = replace(choice, budget=trial, reason=Reason.PROBE, state=state)
     return held.chosen(choice)
 
 
 def _table(
     config: PolicyConfig,
     observation: TargetObservation,
+    inputs: Inputs,
     speed: SpeedModel,
     in_force: Table,
     current: int,
@@ -86,25 +105,45 @@ def _table(
     now: float,
 ) -> Wish:
     name, state = observation.target, held.state
-    batch = fastest(options).batch
+    batch = max(load.batch, 1.0)
     kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
-    dwell_end = max(
-        rise_at(config, state, name), (state.rose_at or -config.dwell_s) + config.dwell_s
-    )
-    rises = not kv_full and dwell_end <= now
-    probes = state.probe_budget is None and (state.probe_at is None or state.probe_at <= now)
     limit = max(load.limit if load.limit != float("inf") else 64.0, batch)
-    wish = table.compute(
-        config, speed, limit, in_force, observation.latency, current, rises, probes
-    )
-    top = max(budget for _, budget in wish)
-    state = judge_probe(config, state, name, speed.measured, top, now)
-    reason = Reason.OPTIMAL if wish == in_force else Reason.TABLE_UPDATE
-    if top > speed.measured and top > max(budget for _, budget in in_force):
-        state = replace(state, probe_budget=top)
-        reason = Reason.PROBE
-    explanation = replace(held.explanation, next_change_at=None if rises else dwell_end)
+    reason = Reason.OPTIMAL
+    if state.probe_budget is not None:
+        disturbed = probe.disturbed(state, batch)
+        if not disturbed and not probe.measured(state, inputs.fresh, speed.measured, now):
+            return held.tabled(in_force, batch, Reason.PROBING)
+        won, back = _verdict(options, state)
+        if disturbed or not won:
+            in_force = table.with_entry(in_force, state.probe_batch, back, limit)
+            reason = Reason.PROBE_BACK
+        state = (
+            replace(state, probe_budget=None)
+            if disturbed
+            else probe.end(config, name, won, state, now)
+        )
+    settles = max(state.rose_at or float("-inf"), state.cut_at or float("-inf")) + config.dwell_s
+    rises = not kv_full and settles <= now
+    wish = table.compute(config, speed, limit, in_force, observation.latency, current, rises)
+    if wish != in_force:
+        reason = Reason.TABLE_UPDATE
+    if reason is Reason.OPTIMAL and load.batch > 0:
+        trial = probe.propose(config, options, current, not kv_full, state, now)
+        if trial is not None:
+            state = probe.begin(config, trial, current, batch, state, now)
+            wish = table.with_entry(wish, batch, trial, limit)
+            reason = Reason.PROBE
+    explanation = replace(held.explanation, next_change_at=None if rises else settles)
     return replace(held, state=state, explanation=explanation).tabled(wish, batch, reason)
+
+
+def _verdict(options: Sequence[Candidate], state: TargetState) -> tuple[bool, int]:
+    """Whether the probed budget is at least as fast as where it came from, and that budget."""
+    by_budget = {c.budget: c for c in options}
+    tried, origin = by_budget.get(state.probe_budget or 0), by_budget.get(state.probe_from)
+    if tried is None or origin is None:
+        return True, state.probe_from
+    return tried.token_s <= origin.token_s, state.probe_from
 
 
 def _explore(
@@ -128,7 +167,7 @@ def _explained(
     costs: CostModel,
     load: Load,
 ) -> Wish:
-    best = fastest(options)
+    best = fastest(options, current)
     here = next(c for c in options if c.budget == current)
     chosen = next((c for c in options if c.budget == wish.budget), here)
     clamps = wish.explanation.clamps

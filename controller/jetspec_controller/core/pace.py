@@ -1,4 +1,4 @@
-"""How often a server's budget may rise, and the verdict on probes. No I/O.
+"""How often a server's budget may rise. No I/O.
 
 A cut soon after a rise is a reversal: it doubles the dwell, so that a load at the border between
 two budgets settles on the lower one. Waits are spread by a share that depends on the target's
@@ -30,39 +30,16 @@ def rise_at(config: PolicyConfig, state: TargetState, target: str) -> float:
 
 
 def moved(config: PolicyConfig, state: TargetState, old: int, new: int, now: float) -> TargetState:
-    """The state after the budget went from ``old`` to ``new``."""
+    """The state after the budget went from ``old`` to ``new``; probes and their ends do not count."""
     if new > old:
         return replace(state, rose_at=now)
     if new == old:
         return state
-    failed_probe = state.probe_budget is not None and new < state.probe_budget
     soon = state.rose_at is not None and (
         now - state.rose_at <= REVERSAL_DWELLS * _dwell(config, state)
     )
-    if soon and not failed_probe:
-        reversals = min(state.reversals + 1, 16)
-    else:
-        reversals = max(state.reversals - 1, 0)
+    reversals = min(state.reversals + 1, 16) if soon else max(state.reversals - 1, 0)
     return replace(state, cut_at=now, reversals=reversals)
-
-
-def judge_probe(
-    config: PolicyConfig, state: TargetState, target: str, measured: float, best: int, now: float
-) -> TargetState:
-    """Ends a probe once its budget is measured: won if the best budget is not below it. A lost
-    probe makes the next one wait, twice as long each time.
-    """
-    if state.probe_budget is None or measured < state.probe_budget:
-        return state
-    if best >= state.probe_budget:
-        return replace(state, probe_budget=None, probe_at=None, probe_failures=0)
-    wait = config.probe_interval_s * 2.0**state.probe_failures * spread(config, target)
-    return replace(
-        state,
-        probe_budget=None,
-        probe_at=now + wait,
-        probe_failures=min(state.probe_failures + 1, 8),
-    )
 
 
 def _dwell(config: PolicyConfig, state: TargetState) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .types import BudgetState, RoundCounters, Table
+from .types import BudgetState, CostCurve, RoundCounters, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class TargetState:
     output_tokens: float | None = None
 
     # curves
+    base: CostCurve | None = None  # rows → seconds as first seen since the server's start
     accept: tuple[AcceptMemory, ...] = ()
     cost: tuple[CostMemory, ...] = ()
 
@@ -62,7 +63,10 @@ class TargetState:
     rise_to: int | None = None  # the lowest budget wanted in those ticks
     reversals: int = 0  # cuts soon after a rise; each doubles the dwell
     probe_budget: int | None = None  # being tried, no verdict yet
+    probe_from: int = 1  # where a lost probe goes back to
+    probe_batch: float = 1.0  # the batch it was proposed for
+    probe_until: float = 0.0  # verdict at this time at the latest
     probe_at: float | None = None  # no probe before
-    probe_failures: int = 0
+    probe_losses: int = 0
     resend_at: float | None = None  # not sent again before, while the read-back differs
     resends: int = 0

@@ -15,6 +15,9 @@ from .config import PolicyConfig
 from .model import SpeedModel, within_objectives
 from .types import LatencyPercentiles, Table
 
+AROUND = 1.5
+"""A probe covers the batches within this factor of the one it is for."""
+
 
 def lookup(table: Table, batch: float) -> int:
     """The entry for ``batch`` running requests; the first entry below the table's first batch."""
@@ -54,10 +57,9 @@ def compute(
     latency: LatencyPercentiles | None,
     current: int,
     rises: bool,
-    probes: bool,
 ) -> Table:
-    """The next table. Each entry moves like a uniform budget: past the tolerance band, a few tiers
-    up if ``rises``, and to the first unmeasured tier only if ``probes``.
+    """The next table. Each entry moves like a uniform budget: past the tolerance band, and if
+    ``rises`` a few tiers up, within what was measured.
     """
     starts = grid(limit)
     middles = np.array(
@@ -72,7 +74,8 @@ def compute(
     ceiling = len(budgets) - 1
     for row, start in enumerate(starts):
         here = _index(budgets, lookup(in_force, start))
-        best = int(np.argmin(np.where(usable[row], token_s[row], np.inf)))
+        open_to = usable[row] & (np.arange(len(budgets)) < max(measured, here + 1))
+        best = int(np.argmin(np.where(open_to, token_s[row], np.inf)))
         gain = 1.0 - token_s[row, best] / token_s[row, here]
         to = here
         if not usable[row, here] or gain > (
@@ -81,12 +84,18 @@ def compute(
             to = max(best, here - config.step_down)
             if to > here:
                 to = min(to, here + config.step_up) if rises else here
-            if to > here and to >= measured:
-                worth = probes and gain > config.probe_gain
-                to = max(min(to, measured if worth else measured - 1), here)
         ceiling = min(ceiling, to)
         entries.append((start, budgets[ceiling]))
     return compress(entries)
+
+
+def with_entry(entries: Table, batch: float, budget: int, limit: float) -> Table:
+    """The table with another budget around ``batch``, within a factor of ``AROUND``."""
+    expanded = [
+        (start, budget if 1 / AROUND < start / batch < AROUND else lookup(entries, start))
+        for start in grid(limit)
+    ]
+    return compress(expanded)
 
 
 def compress(entries: Sequence[tuple[int, int]]) -> Table:

@@ -156,7 +156,8 @@ class Candidate:
     tau: float  # tokens per request and round
     round_s: float  # seconds per round
     token_s: float  # seconds per token of one request = round_s / tau
-    extrapolated: bool
+    extrapolated: bool  # no fresh measurement of τ
+    doubt: float = 0.0  # standard deviation of log token_s against the budget in force
     feasible: bool = True  # within the objectives
 
 

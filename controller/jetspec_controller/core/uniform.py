@@ -1,7 +1,7 @@
 """One budget for the whole server: which candidate, and how far the rules let it move. No I/O.
 
 Cuts act at once. A rise must be wanted for some ticks, keeps a dwell after the last cut, climbs a
-few tiers a tick, and goes at most one tier beyond what was measured (a probe).
+few tiers a tick, and stays within what was measured; :mod:`.probe` tries the rest.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ class Choice:
     next_change_at: float | None = None
 
 
-def fastest(options: Sequence[Candidate]) -> Candidate:
-    """The feasible option with the fewest seconds per token; the smaller budget when equal."""
-    return min((c for c in options if c.feasible), key=lambda c: (c.token_s, c.budget))
+def fastest(options: Sequence[Candidate], current: int) -> Candidate:
+    """The feasible option with the fewest seconds per token, the smaller budget when equal; above
+    ``current`` only where τ is measured.
+    """
+    usable = [c for c in options if c.feasible and (c.budget <= current or not c.extrapolated)]
+    return min(usable or options, key=lambda c: (c.token_s, c.budget))
 
 
 def follow(
@@ -61,11 +64,14 @@ def choose(
 ) -> Choice:
     """Moves from ``current`` (one of the options) towards the fastest feasible option."""
     here = next(i for i, c in enumerate(options) if c.budget == current)
-    best = fastest(options)
+    best = fastest(options, current)
     forced = not options[here].feasible
     gain = 1.0 - best.token_s / options[here].token_s
-    ruled_out = any(c.token_s < best.token_s for c in options)
+    faster = [c for c in options if c.token_s < best.token_s]
+    ruled_out = any(not c.feasible for c in faster)
     clamps = (Clamp.OBJECTIVE,) if ruled_out else ()
+    if any(c.feasible for c in faster):
+        clamps = (*clamps, Clamp.EVIDENCE)
     calm = replace(state, rise_ticks=0, rise_to=None)
     if best.budget == current:
         return Choice(current, Reason.OPTIMAL, calm, clamps)
@@ -82,10 +88,13 @@ def choose(
     wait = _confirm(config, target, best.budget, current, state, now)
     if wait.reason is not Reason.FASTER_UP:
         return replace(wait, clamps=clamps)
-    choice = _climb(config, options, here, wait.budget, gain, wait.state, now)
-    if forced and choice.budget > current:
-        choice = replace(choice, reason=Reason.OBJECTIVE)
-    return replace(choice, clamps=(*clamps, *choice.clamps))
+    goal = max(i for i, c in enumerate(options) if c.budget <= wait.budget)
+    to = options[min(goal, here + config.step_up)]
+    if to.token_s >= options[here].token_s and not forced:
+        return Choice(current, Reason.WITHIN_TOLERANCE, calm, clamps)
+    reason = Reason.OBJECTIVE if forced else Reason.FASTER_UP
+    more = (Clamp.STEP_UP,) if to is not options[goal] else ()
+    return Choice(to.budget, reason, replace(wait.state, rise_to=None), (*clamps, *more))
 
 
 def _confirm(
@@ -102,35 +111,3 @@ def _confirm(
     if dwell_end > now:
         return Choice(current, Reason.DWELL, state, next_change_at=dwell_end)
     return Choice(goal, Reason.FASTER_UP, state)
-
-
-def _climb(
-    config: PolicyConfig,
-    options: Sequence[Candidate],
-    here: int,
-    goal: int,
-    gain: float,
-    state: TargetState,
-    now: float,
-) -> Choice:
-    """As far towards ``goal`` as the steps and the evidence allow."""
-    current = options[here]
-    clamps: tuple[Clamp, ...] = ()
-    to = max(i for i, c in enumerate(options) if c.budget <= goal)
-    if to > here + config.step_up:
-        to = here + config.step_up
-        clamps = (Clamp.STEP_UP,)
-    if options[to].extrapolated:
-        beyond = next(i for i, c in enumerate(options) if c.extrapolated)
-        waiting = state.probe_at is not None and state.probe_at > now
-        to = beyond - 1 if waiting or gain <= config.probe_gain else beyond
-        clamps = (*clamps, Clamp.EVIDENCE)
-        if to <= here:
-            at = state.probe_at if waiting else None
-            return Choice(current.budget, Reason.PROBE_WAIT, state, clamps, at)
-    chosen = options[to]
-    if chosen.token_s >= current.token_s and current.feasible:
-        calm = replace(state, rise_ticks=0, rise_to=None)
-        return Choice(current.budget, Reason.WITHIN_TOLERANCE, calm, clamps)
-    reason = Reason.PROBE if chosen.extrapolated else Reason.FASTER_UP
-    return Choice(chosen.budget, reason, replace(state, rise_to=None), clamps)

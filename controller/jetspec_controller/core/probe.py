@@ -1,0 +1,97 @@
+"""Trying a budget nearby that the curves are unsure about: when, for how long, and the verdict.
+
+No I/O. A probe is justified by its expected gain: the mean, over what the curves leave open, of the
+share of seconds per token it saves where it saves any. What is measured leaves little open, so
+probes end by themselves; lost ones come ever more rarely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .config import PolicyConfig
+from .pace import spread
+from .state import TargetState
+from .types import BudgetCounters, Candidate
+
+REACH = 2
+"""Tiers up or down that a probe may go."""
+
+LONGEST_TICKS = 3
+"""Ticks after which a probe ends without a measurement."""
+
+
+BATCH_CHANGE = 1.5
+"""A probe ends without a verdict when the batch changes by more than this factor."""
+
+
+def expected_gain(candidate: Candidate, here: Candidate) -> float:
+    """E[max(0, log(here / candidate))] of seconds per token, normal with the candidate's doubt."""
+    mean = math.log(here.token_s / candidate.token_s)
+    if candidate.doubt <= 0:
+        return max(mean, 0.0)
+    z = mean / candidate.doubt
+    density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    return mean * 0.5 * (1.0 + math.erf(z / math.sqrt(2.0))) + candidate.doubt * density
+
+
+def propose(
+    config: PolicyConfig,
+    options: Sequence[Candidate],
+    current: int,
+    rises: bool,
+    state: TargetState,
+    now: float,
+) -> int | None:
+    """The budget to try, or None. Beyond the measured budgets only the first is in reach."""
+    if state.probe_budget is not None or (state.probe_at is not None and now < state.probe_at):
+        return None
+    here = next(i for i, c in enumerate(options) if c.budget == current)
+    unmeasured = next((i for i, c in enumerate(options) if c.extrapolated), len(options))
+    top = min(here + REACH, max(unmeasured, here)) if rises else here
+    reach = [
+        c for c in options[max(here - REACH, 0) : top + 1] if c.feasible and c.budget != current
+    ]
+    if not reach:
+        return None
+    best = max(reach, key=lambda c: expected_gain(c, options[here]))
+    return best.budget if expected_gain(best, options[here]) > config.probe_gain else None
+
+
+def begin(
+    config: PolicyConfig, budget: int, current: int, batch: float, state: TargetState, now: float
+) -> TargetState:
+    """The state with a probe under way."""
+    return replace(
+        state,
+        probe_budget=budget,
+        probe_from=current,
+        probe_batch=batch,
+        probe_until=now + LONGEST_TICKS * config.interval_s,
+    )
+
+
+def disturbed(state: TargetState, batch: float) -> bool:
+    """Whether the load has left the batch that the probe was for."""
+    return not 1 / BATCH_CHANGE <= batch / state.probe_batch <= BATCH_CHANGE
+
+
+def measured(
+    state: TargetState, fresh: Sequence[BudgetCounters], tau_measured: float, now: float
+) -> bool:
+    """Whether the verdict can be given."""
+    if state.probe_budget is None:
+        return False
+    ran = any(c.budget == state.probe_budget and c.rounds > 0 for c in fresh)
+    return (ran and state.probe_budget <= tau_measured) or now >= state.probe_until
+
+
+def end(
+    config: PolicyConfig, target: str, won: bool, state: TargetState, now: float
+) -> TargetState:
+    """The state after the verdict: a lost probe makes the next one wait twice as long."""
+    losses = 0 if won else min(state.probe_losses + 1, 8)
+    wait = config.probe_interval_s * 2.0 ** max(losses - 1, 0) * spread(config, target)
+    return replace(state, probe_budget=None, probe_at=now + wait, probe_losses=losses)
