@@ -29,4 +29,11 @@ COMMANDS = {
     "doctor": Command(
         "jetspec_sglang.cli.doctor", "check this machine, the plugin, the head and the memory"
     ),
+    "data": Command(
+        "jetspec_sglang.cli.data", "let the target write the answers that a head learns from"
+    ),
+    "train": Command("jetspec_sglang.cli.train", "train a draft head"),
+    "eval": Command(
+        "jetspec_sglang.cli.eval", "τ of a head at every budget on stored answers, offline"
+    ),
 }

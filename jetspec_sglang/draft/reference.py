@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from jetspec_sglang.draft.checkpoint import load_draft_vocab, load_tensors
 from jetspec_sglang.draft.config import HeadConfig
 
-
 Rotation = tuple[Tensor, Tensor]
 """cos and sin of the positions, each [N, 1, S, head_dim]."""
+
+Sight = tuple[Tensor, Tensor]
+"""What a row sees: of the context [N, 1, 1, A, 1, L], and of its own block [n, n]; both bool."""
 
 
 class RMSNorm(nn.Module):
@@ -107,21 +109,35 @@ class Attention(nn.Module):
         context: Tensor,
         block_rope: Rotation,
         context_rope: Rotation,
-        see: Tensor,
+        see: Sight,
     ) -> Tensor:
-        """block [N, A*n, H], context [N, L, H], see [N, 1, A*n, L + A*n] bool -> [N, A*n, H]."""
+        """block [N, A*n, H], context [N, L, H] -> [N, A*n, H].
+
+        Scores against the context and against a row's own block are two matmuls under one softmax,
+        so no block is scored against another.
+        """
         queries = _rotate(self.q_norm(self._split(self.q_proj(block), self.heads)), *block_rope)
         context_k, context_v = self.keys_values(context, *context_rope)
         block_k, block_v = self.keys_values(block, *block_rope)
-        values = torch.cat((context_v, block_v), dim=2)
-        keys = torch.cat((context_k, block_k), dim=2).to(values.dtype)
-        repeats = self.heads // self.kv_heads
-        mixed = F.scaled_dot_product_attention(
-            queries.to(values.dtype),
-            keys.repeat_interleave(repeats, dim=1),
-            values.repeat_interleave(repeats, dim=1),
-            attn_mask=see,
+        context_see, block_see = see
+        rows, length = block_see.shape[-1], context.shape[1]
+        # Heads that share keys become extra query rows: [N, kv_heads, heads/kv, A, n, head_dim].
+        queries = queries.unflatten(1, (self.kv_heads, -1)).unflatten(3, (-1, rows))
+        block_k, block_v = (x.unflatten(2, (-1, rows))[:, :, None] for x in (block_k, block_v))
+        against_context = queries.flatten(2, 4) @ context_k.transpose(-1, -2)
+        against_context = against_context.unflatten(2, queries.shape[2:5])
+        against_block = queries @ block_k.transpose(-1, -2)
+        scores = torch.cat(
+            (
+                against_context.masked_fill(~context_see, float("-inf")),
+                against_block.masked_fill(~block_see, float("-inf")),
+            ),
+            dim=-1,
         )
+        weights = (scores * self.head_dim**-0.5).softmax(dim=-1).to(context_v.dtype)
+        from_context = weights[..., :length].flatten(2, 4) @ context_v
+        mixed = from_context.unflatten(2, queries.shape[2:5]) + weights[..., length:] @ block_v
+        mixed = mixed.flatten(3, 4).flatten(1, 2)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
@@ -153,7 +169,7 @@ class Layer(nn.Module):
         context: Tensor,
         block_rope: Rotation,
         context_rope: Rotation,
-        see: Tensor,
+        see: Sight,
     ) -> Tensor:
         normed = self.input_layernorm(block)
         block = block + self.self_attn(normed, context, block_rope, context_rope, see)
@@ -259,19 +275,9 @@ class ReferenceHead(nn.Module):
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
 
 
-def visible(anchor_positions: Tensor, rows: int, context: int, causal: bool) -> Tensor:
-    """Which keys a block row sees: [N, 1, A*n, context + A*n] bool.
-
-    Row i of the block at position p sees context 0..p-1 and, of its own block alone, rows 0..i
-    (causal) or all rows (bidirectional).
-    """
+def visible(anchor_positions: Tensor, rows: int, context: int, causal: bool) -> Sight:
+    """A block at position p sees context 0..p-1; row i also rows 0..i (causal) or all rows."""
     device = anchor_positions.device
-    anchors = anchor_positions.shape[1]
     before = torch.arange(context, device=device) < anchor_positions[..., None]
-    before = before.repeat_interleave(rows, dim=1)
     own = torch.ones(rows, rows, dtype=torch.bool, device=device)
-    if causal:
-        own = own.tril()
-    own = torch.block_diag(*([own] * anchors)) if anchors > 1 else own
-    own = own.expand(len(anchor_positions), -1, -1)
-    return torch.cat((before, own), dim=2)[:, None]
+    return before[:, None, None, :, None], own.tril() if causal else own
