@@ -1,2 +1,50 @@
+"""SGLang's plugin entry point: registers the algorithm, the host's attention and the hooks.
+
+SGLang logs and swallows an exception raised here, and then starts without us; so `register`
+marks its success in `REGISTERED`, and the worker refuses to be built without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sglang.srt.model_executor.model_runner import ModelRunner
+
+    from jetspec_sglang.platform.attention import HostAttention
+
+REGISTERED = False
+
+
 def register() -> None:
-    pass
+    """Called by SGLang in every process, before it parses arguments. Idempotent."""
+    global REGISTERED
+    if REGISTERED:
+        return
+    from sglang.srt.arg_groups.choices import (
+        add_attention_backend_choices,
+        add_draft_attention_backend_choices,
+    )
+    from sglang.srt.layers.attention.attention_registry import register_attention_backend
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    from jetspec_sglang import algorithm, control, metrics
+    from jetspec_sglang import sglang_bridge as bridge
+    from jetspec_sglang.platform.names import HOST_ATTENTION
+
+    bridge.require_checked_version()
+    register_attention_backend(HOST_ATTENTION)(_host_attention)
+    add_attention_backend_choices([HOST_ATTENTION])
+    add_draft_attention_backend_choices([HOST_ATTENTION])
+    algorithm.register()
+    HookRegistry.register(bridge.SET_INTERNAL_STATE, control.set_internal_state, HookType.AROUND)
+    HookRegistry.register(bridge.READ_BACK, control.add_read_back, HookType.AFTER)
+    HookRegistry.register(bridge.DISABLE_OVERLAP, control.needs_sync, HookType.AROUND)
+    HookRegistry.register(bridge.METRICS_INIT, metrics.collector_created, HookType.AFTER)
+    REGISTERED = True
+
+
+def _host_attention(model_runner: ModelRunner) -> HostAttention:
+    from jetspec_sglang.platform.attention import HostAttention
+
+    return HostAttention(model_runner)

@@ -160,7 +160,3 @@ def _refuse_unsupported(model_runner: ModelRunner) -> None:
     if config.is_encoder_decoder:
         raise ValueError("the host platform serves decoder-only models")
 
-
-def create(model_runner: ModelRunner) -> HostAttention:
-    """SGLang's factory for the backend."""
-    return HostAttention(model_runner)

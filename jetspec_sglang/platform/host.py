@@ -7,6 +7,7 @@ library (file I/O on first use); `post_load_model` packs the model's weights in 
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import torch
 from sglang.srt.platforms.cpu import CpuDeviceMixin
@@ -14,6 +15,9 @@ from sglang.srt.platforms.device_mixin import PlatformEnum
 from sglang.srt.platforms.interface import KVPoolKind, PlatformCapabilities, SRTPlatform
 
 from jetspec_sglang.platform.names import HOST_ATTENTION
+
+if TYPE_CHECKING:
+    from sglang.srt.server_args import ServerArgs
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +36,10 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
 
     def is_pin_memory_available(self, device: object = None) -> bool:
         return False
+
+    def apply_server_args_defaults(self, server_args: ServerArgs) -> None:
+        # SGLang has filled in the AMX backend by now; this platform has only its own.
+        server_args.attention_backend = HOST_ATTENTION
 
     def get_default_attention_backend(self) -> str:
         return HOST_ATTENTION

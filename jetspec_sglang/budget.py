@@ -1,0 +1,142 @@
+"""`BudgetState`: which budget the next round runs at, and what may change it.
+
+Pure state, no I/O and no SGLang: the worker asks it for the running batch's budget when it
+prepares a round; the control hook changes it between rounds. A refused change changes
+nothing and leaves its reason in `last_refusal`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KEY = "jetspec_tree_budget"
+DEFAULT_TIERS = {"cuda": (1, 16, 32, 64, 128, 256), "cpu": (1, 2, 4, 8, 16, 32, 64)}
+DEFAULT_MAX_BUDGET = {"cuda": 256, "cpu": 64}
+DEFAULT_BUDGET = {"cuda": 64, "cpu": 16}
+
+
+class BudgetRefusedError(ValueError):
+    """A budget change that cannot be applied; the message says which field and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPlan:
+    """A uniform budget, and a table {running batch from which on: budget} above it."""
+
+    uniform: int
+    table: tuple[tuple[int, int], ...] = ()
+
+    def for_batch(self, running: int) -> int:
+        """The budget for a batch of `running` requests."""
+        budget = self.uniform
+        for threshold, entry in self.table:
+            if running < threshold:
+                break
+            budget = entry
+        return budget
+
+    @property
+    def budgets(self) -> tuple[int, ...]:
+        """Every budget that some batch size runs at."""
+        return (self.uniform, *(entry for _, entry in self.table))
+
+
+class BudgetState:
+    """The plan in force, checked against what the server was started with."""
+
+    def __init__(
+        self,
+        *,
+        budget: int,
+        table: Mapping[int, int],
+        tiers: tuple[int, ...],
+        max_budget: int,
+        round_to_tiers: bool,
+    ) -> None:
+        """`round_to_tiers`: run at the largest tier not above the budget (CUDA graphs)."""
+        self.max_budget = max_budget
+        self.tiers = tuple(tier for tier in tiers if tier <= max_budget)
+        if not self.tiers or self.tiers[0] != 1:
+            self.tiers = (1, *self.tiers)
+        self.last_refusal: str | None = None
+        self._round_to_tiers = round_to_tiers
+        self.plan = BudgetPlan(self._checked("budget", budget))
+        self.plan = BudgetPlan(
+            self.plan.uniform,
+            tuple(
+                (threshold, self._checked(f"table.{threshold}", entry))
+                for threshold, entry in sorted(table.items())
+            ),
+        )
+
+    def for_batch(self, running: int) -> int:
+        """Nodes per request of the next round of `running` requests."""
+        budget = self.plan.for_batch(running)
+        if not self._round_to_tiers:
+            return budget
+        return max(tier for tier in self.tiers if tier <= budget)
+
+    def validate(self, updates: Mapping[str, Any]) -> BudgetPlan:
+        """The plan after `updates`, a mapping of `jetspec_tree_budget` and
+        `jetspec_tree_budget.<running>` to budgets.
+
+        A uniform budget clears the table; table entries given with it or alone are added.
+        Raises BudgetRefusedError and records the reason; nothing is applied.
+        """
+        try:
+            return self._planned(updates)
+        except BudgetRefusedError as refusal:
+            self.last_refusal = str(refusal)
+            raise
+
+    def apply(self, plan: BudgetPlan) -> bool:
+        """Put a validated plan in force; returns whether it differs from the one before."""
+        changed = plan != self.plan
+        self.plan = plan
+        self.last_refusal = None
+        return changed
+
+    def snapshot(self) -> dict[str, Any]:
+        """The read-back part that this state knows."""
+        return {
+            "budget": self.plan.uniform,
+            "table": {str(threshold): entry for threshold, entry in self.plan.table},
+            "tiers": list(self.tiers),
+            "max_budget": self.max_budget,
+            "last_refusal": self.last_refusal,
+        }
+
+    def _planned(self, updates: Mapping[str, Any]) -> BudgetPlan:
+        uniform, table = self.plan.uniform, dict(self.plan.table)
+        if KEY in updates:
+            uniform, table = self._checked(KEY, updates[KEY]), {}
+        for key, value in updates.items():
+            if key == KEY:
+                continue
+            table[_threshold(key)] = self._checked(key, value)
+        return BudgetPlan(uniform, tuple(sorted(table.items())))
+
+    def _checked(self, field: str, value: Any) -> int:
+        whole = (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+            and value == int(value)
+        )
+        if not whole or not 1 <= value <= self.max_budget:
+            raise BudgetRefusedError(
+                f"{field} = {value!r}: must be a whole number from 1 to {self.max_budget}"
+            )
+        return int(value)
+
+
+def _threshold(key: str) -> int:
+    prefix, _, text = key.partition(".")
+    if prefix != KEY or not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 100_000:
+        raise BudgetRefusedError(
+            f"{key!r} is not a budget key; allowed: {KEY} and {KEY}.<running requests>, from 1 on"
+        )
+    return int(text)

@@ -1,0 +1,378 @@
+"""`JetSpecWorker`: one round of draft, tree, verify and commit inside SGLang's scheduler.
+
+Contract: built by SGLang next to the target's worker; `forward_batch_generation` serves
+prefill and decode batches on the spec-v2 schema. Requests carry nothing here: everything that
+belongs to one lives in the batch's `DraftState` and in the KV pools, so retraction, abort and
+prefix caching need no bookkeeping of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sglang.srt.layers.logprob_processor import compute_spec_logprobs
+from sglang.srt.managers.utils import GenerationBatchResult
+from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
+from sglang.srt.speculative.base_spec_worker import BaseSpecWorker
+from sglang.srt.speculative.spec_utils import GrammarTree, build_grammar_vocab_mask
+
+from jetspec_sglang import sglang_bridge as bridge
+from jetspec_sglang.budget import BudgetPlan, BudgetState
+from jetspec_sglang.calibration import calibrate
+from jetspec_sglang.device.base import Reservation
+from jetspec_sglang.draft.state import DraftState
+from jetspec_sglang.metrics import engine_metrics
+from jetspec_sglang.rounds import Round, RoundCost
+from jetspec_sglang.engine import Engine, build_engine
+from jetspec_sglang.tree import Tree, build_tree
+from jetspec_sglang.verify.accept import Accepted, accept
+from jetspec_sglang.verify.choice import adjust_logits, choose_tokens
+from jetspec_sglang.verify.inputs import TreeVerifyInput
+from jetspec_sglang.verify.links import child_links
+
+if TYPE_CHECKING:
+    from sglang.srt.layers.logits_processor import LogitsProcessorOutput
+    from sglang.srt.managers.schedule_batch import ScheduleBatch
+    from sglang.srt.managers.tp_worker import TpModelWorker
+    from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
+    from sglang.srt.server_args import ServerArgs
+
+logger = logging.getLogger(__name__)
+
+
+class JetSpecWorker(BaseSpecWorker):
+    """Serves batches with draft trees; also the planner of each round's budget."""
+
+    def __init__(
+        self,
+        server_args: ServerArgs,
+        gpu_id: int,
+        nccl_port: int,
+        target_worker: TpModelWorker,
+    ) -> None:
+        super().__init__()
+        self._target_worker = target_worker
+        self._engine: Engine = build_engine(server_args, gpu_id, nccl_port, target_worker)
+        self._draft_worker = self._engine.draft.worker
+        self._ops = self._engine.ops
+        self._drafter = self._engine.drafter
+        self.budgets: BudgetState = self._engine.budgets
+        self.costs = RoundCost()
+        self.rounds = 0
+        self.speculative_num_draft_tokens = self.budgets.plan.uniform
+        self._overlap = not server_args.disable_overlap_schedule
+
+    # -- SGLang's life cycle ------------------------------------------------------------
+
+    @property
+    def spec_v2_attn_backends(self) -> tuple[Any, ...]:
+        return (
+            self._target_worker.model_runner.attn_backend,
+            self._engine.draft.runner.attn_backend,
+        )
+
+    def init_cuda_graphs(self) -> None:
+        """The last start-up step: calibrate and tell the metrics what runs."""
+        # The draft runner still sets up its eager path here; graphs are not captured.
+        self._draft_worker.init_cuda_graphs(capture_decode_cuda_graph=False)
+        self._publish(self.budgets.plan.uniform)
+        metrics = engine_metrics()
+        if self._engine.settings.calibration_seconds > 0:
+            calibrate(self, self._engine.settings.calibration_seconds)
+        if metrics is not None:
+            metrics.describe(self._engine.info)
+            metrics.requested(self.budgets.plan.uniform)
+            for rows, seconds in self.costs.seconds.items():
+                metrics.cost(rows, seconds)
+
+    # -- budget -------------------------------------------------------------------------
+
+    def apply_plan(self, plan: BudgetPlan) -> None:
+        """Put a validated budget plan in force from the next round on."""
+        if self.budgets.apply(plan):
+            logger.info("budget plan: %d, table %s", plan.uniform, dict(plan.table))
+            metrics = engine_metrics()
+            if metrics is not None:
+                metrics.requested(plan.uniform)
+                metrics.changed("api")
+        self._publish(plan.uniform)
+
+    def read_back(self) -> dict[str, Any]:
+        """What `/server_info` shows of this engine."""
+        return {
+            **self.budgets.snapshot(),
+            "width": self._engine.width,
+            "block_size": self._engine.config.block_size,
+            "rule": self._engine.settings.rule,
+            "rounds": self.rounds,
+            "round_cost_seconds": {str(k): v for k, v in sorted(self.costs.seconds.items())},
+        }
+
+    def plan_round(self, batch: ScheduleBatch) -> int:
+        """Latch the round's budget and reserve its slots; see `RoundPlanner`."""
+        batch.maybe_evict_swa()
+        budget = self.budgets.for_batch(batch.batch_size())
+        if budget != self.speculative_num_draft_tokens:
+            self._publish(budget)
+        width = self._window_width(budget)
+        # Under overlap the committed length lags by the run in flight.
+        width += self._engine.config.block_size if self._overlap else 0
+        longest = batch.req_to_token_pool.req_to_token.shape[1]
+        current = [req.kv.kv_allocated_len for req in batch.reqs]
+        needed = [
+            max(allocated, min(req.kv.kv_committed_len + width, longest))
+            for req, allocated in zip(batch.reqs, current, strict=True)
+        ]
+        self._ops.reserve(batch, Reservation(current, needed))
+        lens: list[int] = []
+        for req in batch.reqs:
+            req.decode_batch_idx += 1
+            lens.append(req.kv.kv_committed_len)
+        batch.seq_lens_cpu = torch.tensor(lens, dtype=torch.int64)
+        batch.seq_lens_sum = sum(lens)
+        return budget
+
+    def _publish(self, budget: int) -> None:
+        self.speculative_num_draft_tokens = budget
+        reserve = max(self._window_width(budget) for budget in self.budgets.plan.budgets)
+        bridge.publish_budget(budget, reserve)
+
+    def _window_width(self, budget: int) -> int:
+        return max(self._nodes(budget), self._drafter.block_width(budget))
+
+    def _nodes(self, budget: int) -> int:
+        """Nodes a tree of this budget can have."""
+        if self._engine.settings.rule == "chain" or self._engine.width == 1:
+            return min(budget, self._drafter.depths(budget) + 1)
+        return budget
+
+    # -- steps --------------------------------------------------------------------------
+
+    def forward_batch_generation(
+        self,
+        batch: ScheduleBatch,
+        on_publish: Callable[[torch.Tensor], None] | None = None,
+        grammar_barrier: Callable[[], None] | None = None,
+        pp_proxy_tensors: Any = None,
+    ) -> GenerationBatchResult:
+        """One scheduler step: a prefill batch or one round."""
+        with torch.inference_mode():
+            if batch.forward_mode.is_extend() or batch.is_extend_in_batch:
+                return self._extend(batch, on_publish)
+            return self._round(batch, on_publish, grammar_barrier)
+
+    def _extend(
+        self, batch: ScheduleBatch, on_publish: Callable[[torch.Tensor], None] | None
+    ) -> GenerationBatchResult:
+        """Prefill the target and feed every new position to the head."""
+        result = self._target_worker.forward_batch_generation(
+            batch, capture_hidden_mode=CaptureHiddenMode.FULL, return_kv_loc_plan=True
+        )
+        plan, result.kv_loc_plan = result.kv_loc_plan, None
+        result.new_seq_lens = batch.seq_lens
+        if on_publish is not None:
+            on_publish(result.new_seq_lens)
+        positions = torch.cat(
+            [
+                torch.arange(prefix, prefix + extend)
+                for prefix, extend in zip(batch.prefix_lens, batch.extend_lens, strict=True)
+            ]
+        ).to(batch.device, non_blocking=True)
+        draft = self._engine.draft
+        taps = _taps(result.logits_output)[: positions.numel()]
+        context = draft.model.project_target_hidden(taps)
+        bridge.write_draft_kv(draft, context, positions, bridge.draft_slots(draft, plan))
+        result.logits_output.hidden_states = None
+        result.next_draft_input = self._state(result.next_token_ids, batch.seq_lens)
+        return result
+
+    def _round(
+        self,
+        batch: ScheduleBatch,
+        on_publish: Callable[[torch.Tensor], None] | None,
+        grammar_barrier: Callable[[], None] | None,
+    ) -> GenerationBatchResult:
+        clock = self._ops.now
+        started = clock()
+        state: DraftState = batch.spec_info
+        budget = state.budget
+        anchors = state.bonus_tokens.to(torch.int64)
+        window = self._ops.window(batch, self._window_width(budget))
+        plan = bridge.plan_window(self._target_worker, batch, window)
+
+        candidates = self._candidates(batch, anchors, budget, plan)
+        drafted = clock()
+        tree = build_tree(*candidates, self._nodes(budget), self._engine.settings.rule)
+        node_tokens = tree.tokens.clone()
+        node_tokens[:, 0] = anchors
+        grammar_tree = (
+            GrammarTree.from_host(*child_links(_on_host(tree)), node_tokens.cpu())
+            if batch.has_grammar
+            else None
+        )
+        built = clock()
+
+        positions = (batch.seq_lens[:, None] + tree.depths).reshape(-1)
+        logits_output = self._verify(batch, tree, node_tokens, positions, window, plan)
+        verified = clock()
+        chosen = self._choose(
+            batch, logits_output, tree, node_tokens, positions, grammar_tree, grammar_barrier
+        )
+        accepted = accept(tree, chosen, candidates[0].shape[1])
+        if batch.return_logprob:
+            _logprobs(batch, logits_output, chosen, accepted)
+        new_seq_lens = batch.seq_lens + accepted.lens
+        if on_publish is not None:
+            on_publish(new_seq_lens)
+        self._ops.compact(batch, window[:, : tree.budget], accepted)
+        self._ops.feed(
+            self._engine.draft, _taps(logits_output), positions, plan, accepted
+        )
+        logits_output.hidden_states = None
+        done = clock()
+        self._record(
+            budget,
+            tree,
+            accepted,
+            {
+                "draft": drafted - started,
+                "tree": built - drafted,
+                "verify": verified - built,
+                "commit": done - verified,
+            },
+        )
+        return GenerationBatchResult(
+            logits_output=logits_output,
+            next_token_ids=accepted.tokens.reshape(-1),
+            accept_lens=accepted.lens,
+            can_run_cuda_graph=False,
+            next_draft_input=self._state(accepted.bonus, new_seq_lens),
+            speculative_num_draft_tokens=budget,
+            speculative_output_stride=accepted.tokens.shape[1],
+            new_seq_lens=new_seq_lens,
+        )
+
+    def _candidates(
+        self, batch: ScheduleBatch, anchors: torch.Tensor, budget: int, plan: KVLocPlan
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._drafter.depths(budget):
+            return self._drafter.draft(batch, anchors, budget, plan)
+        shape = (anchors.numel(), 0, self._engine.width)
+        return (
+            torch.empty(shape, dtype=torch.int64, device=anchors.device),
+            torch.empty(shape, dtype=torch.float32, device=anchors.device),
+        )
+
+    def _verify(
+        self,
+        batch: ScheduleBatch,
+        tree: Tree,
+        node_tokens: torch.Tensor,
+        positions: torch.Tensor,
+        window: torch.Tensor,
+        plan: KVLocPlan,
+    ) -> LogitsProcessorOutput:
+        """One target forward over every node; logits [bs * B, vocab] and taps."""
+        verify = TreeVerifyInput(
+            draft_token=node_tokens.reshape(-1),
+            positions=positions,
+            draft_token_num=tree.budget,
+            custom_mask=self._ops.mask(batch, tree),
+            kv_loc_plan=plan,
+            kv_loc_cols=slice(0, tree.budget),
+            tree_parents=tree.parents.reshape(-1),
+        )
+        batch.out_cache_loc = window[:, : tree.budget].reshape(-1)
+        forward_batch, _ = verify.prepare_for_verify(
+            batch, self._target_worker, defer_metadata_init=True
+        )
+        return self._target_worker.forward_batch_generation(
+            batch=None, forward_batch=forward_batch, is_verify=True
+        ).logits_output
+
+    def _choose(
+        self,
+        batch: ScheduleBatch,
+        logits_output: LogitsProcessorOutput,
+        tree: Tree,
+        node_tokens: torch.Tensor,
+        positions: torch.Tensor,
+        grammar_tree: GrammarTree | None,
+        grammar_barrier: Callable[[], None] | None,
+    ) -> torch.Tensor:
+        """The target's own token at every node, int64 [bs, B]."""
+        logits = logits_output.next_token_logits
+        mask = None
+        if grammar_tree is not None:
+            mask = build_grammar_vocab_mask(
+                reqs=batch.reqs,
+                tree=grammar_tree,
+                sampling_info=batch.sampling_info,
+                device=logits.device,
+                barrier=grammar_barrier,
+            )
+        adjust_logits(batch, logits, tree, node_tokens, mask)
+        return choose_tokens(
+            self._target_worker.model_runner.sampler,
+            batch.sampling_info,
+            logits,
+            positions,
+            tree.budget,
+            keep_logits=batch.return_logprob,
+        )
+
+    # -- bookkeeping --------------------------------------------------------------------
+
+    def _state(self, anchors: torch.Tensor, lens: torch.Tensor) -> DraftState:
+        return DraftState(bonus_tokens=anchors, new_seq_lens=lens, planner=self)
+
+    def _record(
+        self, budget: int, tree: Tree, accepted: Accepted, seconds: dict[str, float]
+    ) -> None:
+        self.rounds += 1
+        metrics = engine_metrics()
+        bs = accepted.lens.numel()
+        round_ = Round(budget, bs, bs * tree.budget, int(accepted.lens.sum()), seconds)
+        bucket, cost = self.costs.update(round_.rows, round_.total_seconds)
+        if metrics is not None:
+            path = accepted.path[:, 1:]
+            metrics.record(round_, path[path > 0].tolist())
+            metrics.cost(bucket, cost)
+
+
+def _taps(logits_output: LogitsProcessorOutput) -> torch.Tensor:
+    """The target's concatenated taps, [rows, K * hidden]."""
+    taps = logits_output.hidden_states
+    if taps is None:
+        raise RuntimeError(
+            "the target returned no taps: its model class does not support JETSPEC "
+            "(set_dflash_layers_to_capture is missing)"
+        )
+    return taps
+
+
+def _on_host(tree: Tree) -> Tree:
+    """The tree on the CPU, where grammars are matched."""
+    if tree.tokens.device.type == "cpu":
+        return tree
+    return Tree(
+        tree.tokens.cpu(), tree.parents.cpu(), tree.depths.cpu(), tree.scores.cpu(),
+        tree.sizes.cpu(),
+    )
+
+
+def _logprobs(
+    batch: ScheduleBatch,
+    logits_output: LogitsProcessorOutput,
+    chosen: torch.Tensor,
+    accepted: Accepted,
+) -> None:
+    """Log-probabilities of the committed tokens; rows past a path repeat its last node."""
+    bs, budget = chosen.shape
+    last = accepted.path.gather(1, (accepted.lens.to(torch.int64) - 1)[:, None])
+    path = torch.where(accepted.path >= 0, accepted.path, last)
+    index = torch.arange(bs, device=path.device)[:, None] * budget + path
+    compute_spec_logprobs(batch, logits_output, chosen.reshape(-1), accept_index=index)
