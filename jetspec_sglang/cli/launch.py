@@ -20,8 +20,15 @@ HOST_DEFAULTS = {
 HOST_SWITCHES = ("--sleep-on-idle",)
 """Without it SGLang's idle scheduler keeps one core busy."""
 
-EMBEDDED_DEFAULTS = {"--max-total-tokens": "32768"}
-"""16 requests of the embedded model's 2,048 tokens each; SGLang would take all free memory."""
+QUIET = {
+    False: ("'python -m sglang.launch_server'",),
+    True: ("'python -m sglang.launch_server'", "Only CUDA", "Triton is not supported on current"),
+}
+"""Beginnings of warnings that say nothing to the operator, without and with the host platform."""
+
+EMBEDDED_NAME = "SmolLM2-135M-Instruct"
+EMBEDDED_TOKENS = "32768"
+"""On the host, 16 requests of 2,048 tokens; SGLang would take all free memory for its KV pool."""
 
 
 def wants_jetspec(flags: Flags, plain: bool) -> bool:
@@ -31,6 +38,12 @@ def wants_jetspec(flags: Flags, plain: bool) -> bool:
             raise UsageError(f"--plain serves without speculation, but {speculative[0]} is given")
         return False
     return (flags.value(ALGORITHM) or "JETSPEC").upper() == "JETSPEC"
+
+
+def interpreter_arguments(host: bool) -> list[str]:
+    """What goes before SGLang's own arguments; its child processes inherit the `-W` filters."""
+    filters = [part for text in QUIET[host] for part in ("-W", f"ignore:{text}:UserWarning")]
+    return [*filters, "-m", "sglang.launch_server"]
 
 
 def sglang_arguments(
@@ -44,7 +57,7 @@ def sglang_arguments(
     defaults: dict[str, str] = {}
     switches = ["--enable-metrics"]
     if model is not None:
-        defaults["--model-path"] = model
+        defaults |= {"--model-path": model, "--served-model-name": EMBEDDED_NAME}
     if jetspec:
         defaults[ALGORITHM] = "JETSPEC"
         if head is not None:
@@ -53,7 +66,7 @@ def sglang_arguments(
         defaults |= HOST_DEFAULTS
         switches += HOST_SWITCHES
         if model is not None and not flags.given("--mem-fraction-static"):
-            defaults |= EMBEDDED_DEFAULTS
+            defaults["--max-total-tokens"] = EMBEDDED_TOKENS
     added = [
         part for name, value in defaults.items() if not flags.given(name) for part in (name, value)
     ]

@@ -19,7 +19,14 @@ from jetspec_sglang.cache import cache_dir
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
-from jetspec_sglang.cli.launch import DEFAULT_PORT, HEAD, MODEL, sglang_arguments, wants_jetspec
+from jetspec_sglang.cli.launch import (
+    DEFAULT_PORT,
+    HEAD,
+    MODEL,
+    interpreter_arguments,
+    sglang_arguments,
+    wants_jetspec,
+)
 
 EXAMPLES = """\
 Every other flag goes to SGLang as it is; `python -m sglang.launch_server --help` lists them.
@@ -86,8 +93,7 @@ def run(args: argparse.Namespace) -> int:
         Settings.from_environment()
     except ValueError as error:
         raise CommandError(str(error)) from None
-    server = [sys.executable, "-W", "ignore:'python -m sglang.launch_server'"]
-    server += ["-m", "sglang.launch_server"]
+    server = [sys.executable, *interpreter_arguments(host)]
     server += sglang_arguments(flags, model=target, head=head, jetspec=jetspec, host=host)
     # Tools of this environment, such as ninja for FlashInfer's kernels, need not be activated.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

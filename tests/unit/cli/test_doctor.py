@@ -1,0 +1,217 @@
+"""`jetspec doctor`: each check's verdict, the memory sum, the table and the exit status."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from jetspec_sglang import cli, embedded, platform
+from jetspec_sglang.cli import checks, model_checks
+from jetspec_sglang.cli.checks import Check
+from jetspec_sglang.cli.memory import Load, estimate
+from jetspec_sglang.draft.checkpoint import expected_tensors
+from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.native import build
+
+TARGET = {
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_size": 32,
+    "vocab_size": 100,
+}
+HEAD = HeadConfig(
+    block_size=8,
+    hidden_size=32,
+    intermediate_size=48,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    vocab_size=100,
+    num_target_layers=6,
+    target_hidden_size=32,
+    target_layer_ids=(1, 4),
+    mask_token_id=99,
+    causal=True,
+)
+
+
+@pytest.fixture
+def target(tmp_path):
+    folder = tmp_path / "target"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(TARGET))
+    save_file({"a": torch.zeros(10, 32), "b": torch.zeros(5)}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture
+def head(tmp_path):
+    folder = tmp_path / "head"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(HEAD.to_dict()))
+    tensors = {name: torch.zeros(shape) for name, shape in expected_tensors(HEAD).items()}
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def test_memory_is_the_sum_written_out():
+    load = Load(batch=3, context=100, budget=16, element_bytes=2, packed=True)
+    parts = estimate(TARGET, 1000, HEAD, load)
+    head_parameters = 32 * 32 * 2 + 32 * 16 * 2 + 2 * 8 + 2 * 32 + 3 * 32 * 48 + 64 * 32 + 2 * 32
+    assert parts.weights == 2 * 2 * (1000 + head_parameters)
+    assert parts.target_kv == 3 * 116 * 2 * 6 * 2 * 8 * 2
+    assert parts.head_kv == 3 * 116 * 2 * 1 * 2 * 8 * 2
+    assert parts.logits == 3 * 16 * 100 * 4
+    assert parts.taps == 3 * 16 * 2 * 32 * 2
+    assert parts.total == sum(
+        (parts.weights, parts.target_kv, parts.head_kv, parts.logits, parts.taps)
+    )
+
+
+def test_memory_without_a_head():
+    parts = estimate(TARGET, 1000, None, Load(1, 10, 1, 2, packed=False))
+    assert (parts.weights, parts.head_kv, parts.taps) == (2000, 0, 0)
+
+
+def test_parameters_are_counted_from_headers(target):
+    assert model_checks.count_parameters(target) == 325
+
+
+@pytest.mark.parametrize(("free", "status"), [(1 << 50, "ok"), (1 << 20, "warn"), (1, "fail")])
+def test_memory_verdict(target, free, status):
+    load = Load(batch=1, context=10, budget=1, element_bytes=2, packed=False)
+    assert model_checks.check_memory(target, HEAD, load, free).status == status
+
+
+def test_head_that_fits(target, head):
+    check, config = model_checks.check_head(str(head), target)
+    assert check.status == "ok"
+    assert "block 8, causal, taps 1,4" in check.detail
+    assert config.target_layer_ids == HEAD.target_layer_ids
+
+
+def test_head_of_another_target(target, head):
+    (target / "config.json").write_text(json.dumps({**TARGET, "hidden_size": 64}))
+    check, config = model_checks.check_head(str(head), target)
+    assert check.status == "fail"
+    assert "hidden_size" in check.detail
+    assert config is None
+
+
+def test_head_that_is_missing(target):
+    assert model_checks.check_head(None, target)[0].status == "fail"
+    assert "JETSPEC_HEAD" in model_checks.check_head(None, target)[0].remedy
+    assert model_checks.check_head("/no/head", target)[0].status == "fail"
+
+
+def test_target_on_and_off_this_disk(target, tmp_path, monkeypatch):
+    monkeypatch.setenv("JETSPEC_CACHE", str(tmp_path / "empty"))
+    assert model_checks.check_target(str(target)) == (Check("target", "ok", str(target)), target)
+    assert model_checks.check_target(None)[0].status == "warn"
+    assert model_checks.check_target("org/model")[0].status == "warn"
+    assert model_checks.check_target("/no/model")[0].status == "fail"
+
+
+def test_other_sglang_is_refused(monkeypatch):
+    monkeypatch.setattr(checks, "version", lambda _: "0.5.22")
+    check = checks.check_sglang()
+    assert check.status == "fail"
+    assert "sglang==0.5.23" in check.remedy
+
+
+def test_plugin_left_out_by_environment(monkeypatch):
+    monkeypatch.setenv("SGLANG_PLUGINS", "other")
+    assert checks.check_plugin().status == "fail"
+    monkeypatch.setenv("SGLANG_PLUGINS", "other, jetspec")
+    assert checks.check_plugin().status == "ok"
+
+
+def test_plugin_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(checks, "entry_points", lambda group: [])
+    assert checks.check_plugin().status == "fail"
+
+
+def test_platform_verdicts(monkeypatch):
+    monkeypatch.setenv("JETSPEC_PLATFORM", "gpu")
+    assert checks.check_platform().status == "fail"
+    monkeypatch.setenv("JETSPEC_PLATFORM", "host")
+    assert checks.check_platform().detail.startswith("host")
+    monkeypatch.setenv("SGLANG_PLATFORM", "other")
+    assert checks.check_platform().status == "fail"
+    monkeypatch.setenv("JETSPEC_PLATFORM", "off")
+    monkeypatch.setattr(platform, "has_accelerator", lambda: False)
+    assert checks.check_platform().status == "fail"
+
+
+@pytest.mark.parametrize(("flags", "status"), [("sse avx2 fma", "ok"), ("sse avx", "fail")])
+def test_cpu_features(tmp_path, flags, status):
+    file = tmp_path / "cpuinfo"
+    file.write_text(f"processor : 0\nflags : {flags}\n")
+    assert checks.check_cpu(file).status == status
+
+
+def test_no_compiler(monkeypatch, tmp_path):
+    from jetspec_sglang import native
+
+    def missing():
+        raise build.BuildError("no C++ compiler: g++ is not on PATH")
+
+    monkeypatch.setattr(native, "load", missing)
+    check = checks.check_native()
+    assert check.status == "fail"
+    assert "g++" in check.remedy
+
+
+def test_check_that_breaks_is_a_failure():
+    def broken():
+        raise RuntimeError("odd")
+
+    assert checks.guarded("x", broken) == Check(
+        "x", "fail", "RuntimeError: odd", "report this as a bug"
+    )
+
+
+@pytest.fixture
+def sound(monkeypatch, target, head):
+    """A machine on which everything but what a test changes is well."""
+    monkeypatch.setenv("JETSPEC_PLATFORM", "host")
+    monkeypatch.setattr(checks, "check_native", lambda: Check("native library", "ok", ""))
+    monkeypatch.setattr(checks, "check_port", lambda port, flag: Check("port", "ok", ""))
+    monkeypatch.setattr(embedded, "cached_path", lambda: target)
+    monkeypatch.setattr(embedded, "head_path", lambda: str(head))
+    monkeypatch.setattr(model_checks, "free_memory", lambda host: 1 << 40)
+
+
+@pytest.mark.usefixtures("sound")
+def test_all_is_well(capsys):
+    assert cli.main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "FAIL" not in shown
+    assert "memory" in shown
+
+
+@pytest.mark.usefixtures("sound")
+def test_failure_exits_1_and_says_what_to_do(monkeypatch, capsys):
+    monkeypatch.setattr(embedded, "head_path", lambda: None)
+    assert cli.main(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert "FAIL head" in shown
+    assert "→ set JETSPEC_HEAD" in shown
+
+
+@pytest.mark.usefixtures("sound")
+def test_json(capsys):
+    assert cli.main(["doctor", "--json", "--batch", "2", "--budget", "8"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    memory = next(check for check in listed if check["name"] == "memory")
+    assert memory["status"] == "ok"
+    assert "batch 2, B 8" in memory["detail"]
+
+
+@pytest.mark.parametrize("flag", ["--batch", "--budget", "--context"])
+def test_sizes_below_one(flag, capsys):
+    assert cli.main(["doctor", flag, "0"]) == 2
+    assert f"{flag} is 0" in capsys.readouterr().err

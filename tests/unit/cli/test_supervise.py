@@ -1,0 +1,143 @@
+"""The supervisor with small Python children: readiness, ends, signals, and no orphans."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# Writes its pid, then each signal it gets, into FILE; ends with STATUS on SIGTERM or SIGINT.
+CHILD = """
+import signal, sys, time
+file, seconds, status = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+def note(text):
+    with open(file, "a") as log: log.write(f"{text} {time.monotonic()}\\n")
+def stop(number, frame):
+    note(signal.Signals(number).name); sys.exit(status)
+for number in (signal.SIGTERM, signal.SIGINT): signal.signal(number, stop)
+import os; note(os.getpid())
+time.sleep(seconds); sys.exit(status)
+"""
+STUBBORN = """
+import os, signal, sys, time
+for number in (signal.SIGTERM, signal.SIGINT): signal.signal(number, signal.SIG_IGN)
+open(sys.argv[1], "w").write(f"{os.getpid()} 0\\n")
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def supervise(tmp_path):
+    """Starts a supervisor; `code`/`seconds`/`status` of server and controller can be chosen."""
+    started = []
+
+    def start(*, server=(CHILD, 60, 0), controller=(CHILD, 60, 0), port=1):
+        plan = {"port": port, "controller_port": 2}
+        for name, (code, seconds, status) in (("server", server), ("controller", controller)):
+            file = str(tmp_path / name)
+            plan[name] = [sys.executable, "-c", code, file, str(seconds), str(status)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def lines(tmp_path, name, count):
+    """The first `count` notes of a child, waiting for them."""
+    file = tmp_path / name
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = file.read_text().splitlines() if file.exists() else []
+        if len(found) >= count:
+            return [line.split() for line in found[:count]]
+        time.sleep(0.05)
+    raise AssertionError(f"{name} wrote {found}, wanted {count} lines")
+
+
+def alive(pid):
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+
+
+def gone(pid):
+    deadline = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not alive(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_the_controller_first(supervise, tmp_path, number):
+    process = supervise(server=(CHILD, 60, 7))
+    lines(tmp_path, "server", 1)
+    lines(tmp_path, "controller", 1)
+    process.send_signal(number)
+    assert process.wait(10) == 7
+    controller_end, server_end = (
+        lines(tmp_path, "controller", 2)[1],
+        lines(tmp_path, "server", 2)[1],
+    )
+    assert controller_end[0] == "SIGTERM"
+    assert server_end[0] == number.name
+    assert float(controller_end[1]) < float(server_end[1])
+
+
+def test_server_that_ends_takes_the_controller_with_it(supervise, tmp_path):
+    process = supervise(server=(CHILD, 0.5, 3))
+    assert process.wait(10) == 3
+    assert gone(lines(tmp_path, "controller", 1)[0][0])
+
+
+def test_server_killed_by_a_signal(supervise, tmp_path):
+    process = supervise()
+    os.kill(int(lines(tmp_path, "server", 1)[0][0]), signal.SIGKILL)
+    assert process.wait(10) == 128 + signal.SIGKILL
+
+
+def test_controller_that_ends_is_reported_and_the_server_goes_on(supervise, tmp_path):
+    process = supervise(server=(CHILD, 2, 0), controller=(CHILD, 0.1, 5))
+    assert process.wait(10) == 0
+    assert "controller ended with status 5" in process.stderr.read()
+
+
+def test_second_signal_kills(supervise, tmp_path):
+    process = supervise(server=(STUBBORN, 0, 0), controller=(STUBBORN, 0, 0))
+    pids = [lines(tmp_path, name, 1)[0][0] for name in ("server", "controller")]
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 128 + signal.SIGKILL
+    assert all(gone(pid) for pid in pids)
+
+
+def test_children_do_not_outlive_a_killed_supervisor(supervise, tmp_path):
+    process = supervise()
+    pids = [lines(tmp_path, name, 1)[0][0] for name in ("server", "controller")]
+    process.kill()
+    process.wait()
+    assert all(gone(pid) for pid in pids)
+
+
+def test_addresses_are_printed_when_the_server_is_ready(supervise, server):
+    process = supervise(server=(CHILD, 2.5, 0), port=server.port)
+    assert process.wait(10) == 0
+    error = process.stderr.read()
+    assert f"ready: API on {server.url}/v1, controller on http://127.0.0.1:2" in error
+    assert error.count("ready:") == 1
