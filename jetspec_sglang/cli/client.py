@@ -56,6 +56,15 @@ class Server:
         self.url = url.rstrip("/")
         self._api, self._admin = _bearer(api_key), _bearer(admin_key)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of an ordinary (not admin) request."""
+        return dict(self._api)
+
+    def model_path(self) -> str:
+        """Folder or hub id of the model that is served."""
+        return str(self._json("GET", "/model_info", headers=self._api)["model_path"])
+
     def jetspec_states(self) -> list[dict[str, Any]]:
         """`internal_states[i].jetspec` of every data-parallel rank."""
         info = self._json("GET", "/server_info", headers=self._api)

@@ -1,0 +1,139 @@
+"""Prompts of the named evaluation and training sets, from local files or the hub.
+
+Contract: `load_prompts(name)` looks for `<name>.jsonl` in the data folders first (flag, then
+`JETSPEC_DATA`, then `<cache>/data`), and asks the hub only when it is told it may. A set that is
+nowhere is an error that lists every place looked at. `chat` is part of the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jetspec_sglang.cache import cache_dir
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """Where a set comes from and how a row becomes the user's message.
+
+    `fields` are tried in order; `keep` picks the rows of the split when one file holds several.
+    """
+
+    file: str
+    fields: tuple[str, ...]
+    licence: str
+    hub: str = ""
+    config: str | None = None
+    split: str = "test"
+    keep: Callable[[Row], bool] = lambda row: True
+    evaluation: bool = True
+
+    def prompt(self, row: Row) -> str:
+        for field in self.fields:
+            value = row.get(field)
+            if isinstance(value, list) and value:
+                value = value[0]
+            if isinstance(value, str) and value.strip():
+                return value.strip()
+        raise ValueError(f"none of {', '.join(self.fields)} is a text in {sorted(row)}")
+
+
+def _mbpp(low: int, high: int) -> Callable[[Row], bool]:
+    return lambda row: low <= int(row["task_id"]) <= high
+
+
+DATA_SETS: dict[str, DataSet] = {
+    "gsm8k": DataSet("gsm8k_eval.jsonl", ("question", "prompt"), "MIT", "openai/gsm8k", "main"),
+    "gsm8k_train": DataSet(
+        "gsm8k_train.jsonl", ("question",), "MIT", "openai/gsm8k", "main", "train", evaluation=False
+    ),
+    "math500": DataSet("math500.jsonl", ("problem",), "MIT", "HuggingFaceH4/MATH-500"),
+    "aime25": DataSet("aime25.jsonl", ("problem", "question"), "see hub", "math-ai/aime25"),
+    "humaneval": DataSet("humaneval.jsonl", ("prompt",), "MIT", "openai/openai_humaneval"),
+    "mbpp": DataSet(
+        "mbpp.jsonl", ("text", "prompt"), "CC-BY-4.0", "google-research-datasets/mbpp", "full",
+        "test", keep=_mbpp(11, 510),
+    ),
+    "mbpp_train": DataSet(
+        "mbpp.jsonl", ("text", "prompt"), "CC-BY-4.0", "google-research-datasets/mbpp", "full",
+        "train", keep=_mbpp(601, 974), evaluation=False,
+    ),
+    "livecodebench": DataSet(
+        "livecodebench.jsonl", ("question_content",), "see hub",
+        "livecodebench/code_generation_lite",
+    ),
+    "mtbench": DataSet(
+        "mtbench.jsonl", ("turns", "prompt"), "Apache-2.0", "HuggingFaceH4/mt_bench_prompts",
+        split="train",
+    ),
+    "chat": DataSet("chat.jsonl", ("prompt",), "Apache-2.0"),
+}  # fmt: skip
+"""The authors' splits; of a conversation (MT-Bench) the first turn."""
+
+
+def load_prompts(
+    name: str, folders: Sequence[str | Path] = (), *, allow_hub: bool = False
+) -> list[str]:
+    """User messages of a named set, or of a JSONL file (fields prompt, question or text)."""
+    if name not in DATA_SETS:
+        path = Path(name)
+        if not path.is_file():
+            known = ", ".join(DATA_SETS)
+            raise FileNotFoundError(f"{name}: neither a JSONL file nor one of {known}")
+        file = DataSet(path.name, ("prompt", "question", "text", "problem"), "as the file says")
+        return [file.prompt(row) for row in _read(path)]
+    data_set = DATA_SETS[name]
+    places = [Path(folder) / data_set.file for folder in _folders(folders)]
+    places.append(Path(str(resources.files("jetspec_sglang.bench") / "prompts" / data_set.file)))
+    for place in places:
+        if place.is_file():
+            return _prompts(data_set, _read(place))
+    if data_set.hub and allow_hub:
+        return _prompts(data_set, _download(data_set))
+    looked = ", ".join(str(place) for place in places)
+    hint = f"; it is {data_set.hub} on the hub" if data_set.hub else ""
+    raise FileNotFoundError(f"data set {name}: looked for {looked}{hint}")
+
+
+def _prompts(data_set: DataSet, rows: Iterable[Row]) -> list[str]:
+    return [data_set.prompt(row) for row in rows if data_set.keep(row)]
+
+
+def _folders(folders: Sequence[str | Path]) -> list[Path]:
+    found = [Path(folder) for folder in folders]
+    if os.environ.get("JETSPEC_DATA"):
+        found.append(Path(os.environ["JETSPEC_DATA"]))
+    return [*found, cache_dir() / "data"]
+
+
+def _read(path: Path) -> list[Row]:
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: not JSON: {error}") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}, line {number}: must be a JSON object")
+            rows.append(row)
+    return rows
+
+
+def _download(data_set: DataSet) -> list[Row]:
+    from datasets import load_dataset
+
+    try:
+        return list(load_dataset(data_set.hub, data_set.config, split=data_set.split))
+    except Exception as error:
+        raise FileNotFoundError(f"{data_set.hub}: the hub does not give it: {error}") from error
