@@ -96,7 +96,7 @@ def _add_all_children(order: _Order, logprobs: torch.Tensor, budget: int) -> _Or
         """Scatter one field to its ranks; what lies past the budget falls into a spare column."""
         out = values.new_full((bs, budget + 1), empty)
         out.scatter_(1, slot, values)
-        out[:, 0] = root
+        out[:, :1].fill_(root)
         return out[:, :budget]
 
     shape = (bs, visits, width)

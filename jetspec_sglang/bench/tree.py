@@ -1,0 +1,75 @@
+"""How long a tree takes to build: plain Python, C++, and the tensor version run on this device.
+
+`python -m jetspec_sglang.bench.tree` prints a table in microseconds, median (fastest-slowest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from jetspec_sglang.bench.timing import Timing, measure
+from jetspec_sglang.tree import build_tree
+from jetspec_sglang.tree.device import build_on_device
+from jetspec_sglang.tree.reference import build_reference
+
+DEPTH, WIDTH = 15, 8
+BATCHES, BUDGETS = (1, 4, 16), (16, 64, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    batch: int
+    budget: int
+    reference: Timing  # a heap in plain Python
+    native: Timing  # C++ on the host
+    device: Timing  # tensor operations, on the GPU where there is one
+
+
+def candidates(batch: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Top-W of random logits that are about as peaked as a trained head's."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(batch, DEPTH, 1000, generator=generator)
+    top = logits.log_softmax(-1).topk(WIDTH)
+    return top.indices, top.values
+
+
+def run(rule: str = "best_first", repeats: int = 7) -> Iterator[Row]:
+    gpu = torch.cuda.is_available()
+    for batch in BATCHES:
+        host = candidates(batch)
+        device = (host[0].cuda(), host[1].cuda()) if gpu else host
+        for budget in BUDGETS:
+            yield Row(
+                batch,
+                budget,
+                measure(partial(build_reference, *host, budget, rule), repeats),
+                measure(partial(build_tree, *host, budget, rule), repeats),
+                measure(partial(_on_device, *device, budget, rule), repeats),
+            )
+
+
+def _on_device(tokens: torch.Tensor, logprobs: torch.Tensor, budget: int, rule: str) -> None:
+    build_on_device(tokens, logprobs, budget, rule)
+    if tokens.is_cuda:
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    where = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    print(f"best_first, D={DEPTH}, W={WIDTH}; microseconds: median (fastest-slowest)\n")
+    print(f"| batch | B | plain Python | C++ | tensors on {where} | Python / C++ |")
+    print("|---|---|---|---|---|---|")
+    for row in run():
+        ratio = row.reference.median / row.native.median
+        print(
+            f"| {row.batch} | {row.budget} | {row.reference} | {row.native} | {row.device} "
+            f"| {ratio:.0f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
