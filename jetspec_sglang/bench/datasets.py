@@ -115,7 +115,7 @@ def _folders(folders: Sequence[str | Path]) -> list[Path]:
 
 
 def _read(path: Path) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():

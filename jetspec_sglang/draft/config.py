@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ class HeadConfig(BaseModel):
                 f"dflash_config.target_layer_ids = {list(taps)}: every id must be 0 to "
                 f"num_target_layers - 1 = {self.num_target_layers - 1}"
             )
-        if any(a >= b for a, b in zip(taps, taps[1:], strict=False)):
+        if any(a >= b for a, b in pairwise(taps)):
             raise ValueError(
                 f"dflash_config.target_layer_ids = {list(taps)}: must increase strictly"
             )
@@ -243,6 +244,7 @@ def _fill_defaults(flat: dict[str, Any]) -> None:
             flat[name] = float(flat[name])
     if "type" in rope:
         rope.setdefault("rope_type", rope.pop("type"))
+    rope.setdefault("rope_type", "default")
     flat["rope_parameters"] = rope
     heads, hidden = flat.get("num_attention_heads"), flat.get("hidden_size")
     flat.setdefault("num_key_value_heads", heads)

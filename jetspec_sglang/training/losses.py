@@ -90,12 +90,12 @@ def row_loss(
         value *= temperature**2
         slope *= temperature
     if "sft" in parts:
-        weight = parts["sft"] * (labels >= 0)
+        weight = parts["sft"] * (labels >= 0).to(logits.dtype)
         p, lse = _softmax(logits)
         at = labels.clamp_min(0)[:, None]
         value += weight * (lse - logits.gather(1, at)[:, 0])
         p *= weight[:, None]
-        p.scatter_add_(1, at, -weight[:, None].to(p.dtype))
+        p.scatter_add_(1, at, -weight[:, None])
         slope = p if slope is None else slope.add_(p)
     assert slope is not None
     return value, slope
