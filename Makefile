@@ -40,6 +40,7 @@ lint: install ## Check format and style
 
 type: install ## Check types
 	$(VENV)/python -m mypy
+	cd controller && ../$(VENV)/python -m mypy
 
 clean: ## Remove what make and the tests left in this clone
 	rm -rf .venv build dist *.egg-info */*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
