@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from sglang.srt.server_args import ServerArgs
     from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 
+    from jetspec_sglang.device.base import DeviceOps
+    from jetspec_sglang.tree import Tree
+
 CHECKED_VERSION = "0.5.23"
 
 SET_INTERNAL_STATE = "sglang.srt.managers.scheduler.Scheduler.set_internal_state"
@@ -256,3 +259,52 @@ def move_accepted(
     move_accept_tokens_to_target_kvcache(
         batch, index, lens - 1, batch.token_to_kv_pool_allocator
     )
+
+
+def verify_dummy(
+    worker: TpModelWorker,
+    batch: Any,
+    tree: Tree,
+    window: torch.Tensor,
+    plan: KVLocPlan,
+    ops: DeviceOps,
+) -> torch.Tensor:
+    """Logits [bs * B, vocab] of a verify forward outside the scheduler (calibration)."""
+    from sglang.srt.model_executor.forward_batch_info import (
+        CaptureHiddenMode,
+        ForwardBatch,
+        ForwardMode,
+    )
+    from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+
+    from jetspec_sglang.verify.inputs import TreeVerifyInput
+
+    positions = (batch.seq_lens[:, None] + tree.depths).reshape(-1)
+    tokens = tree.tokens.reshape(-1)
+    forward_batch = ForwardBatch(
+        forward_mode=ForwardMode.TARGET_VERIFY,
+        batch_size=tree.tokens.shape[0],
+        input_ids=tokens,
+        req_pool_indices=batch.req_pool_indices,
+        seq_lens=batch.seq_lens,
+        out_cache_loc=None,
+        seq_lens_sum=0,
+        seq_lens_cpu=batch.seq_lens_cpu,
+        positions=positions,
+        spec_algorithm=SpeculativeAlgorithm.DFLASH,
+        spec_info=TreeVerifyInput(
+            draft_token=tokens,
+            positions=positions,
+            draft_token_num=tree.budget,
+            custom_mask=ops.mask(batch, tree),
+            tree_parents=tree.parents.reshape(-1),
+        ),
+        capture_hidden_mode=CaptureHiddenMode.FULL,
+        global_num_token_non_padded_cpu=tokens.numel(),
+        can_run_decode_cuda_graph=False,
+    )
+    plan.bind(
+        forward_batch, worker.model_runner.kv_index_translator, cols=slice(0, tree.budget)
+    )
+    out = worker.forward_batch_generation(batch=None, forward_batch=forward_batch, is_verify=True)
+    return out.logits_output.next_token_logits

@@ -55,11 +55,11 @@ class JetSpecWorker(BaseSpecWorker):
     ) -> None:
         super().__init__()
         self._target_worker = target_worker
-        self._engine: Engine = build_engine(server_args, gpu_id, nccl_port, target_worker)
-        self._draft_worker = self._engine.draft.worker
-        self._ops = self._engine.ops
-        self._drafter = self._engine.drafter
-        self.budgets: BudgetState = self._engine.budgets
+        self.engine: Engine = build_engine(server_args, gpu_id, nccl_port, target_worker)
+        self._draft_worker = self.engine.draft.worker
+        self._ops = self.engine.ops
+        self._drafter = self.engine.drafter
+        self.budgets: BudgetState = self.engine.budgets
         self.costs = RoundCost()
         self.rounds = 0
         self.speculative_num_draft_tokens = self.budgets.plan.uniform
@@ -71,7 +71,7 @@ class JetSpecWorker(BaseSpecWorker):
     def spec_v2_attn_backends(self) -> tuple[Any, ...]:
         return (
             self._target_worker.model_runner.attn_backend,
-            self._engine.draft.runner.attn_backend,
+            self.engine.draft.runner.attn_backend,
         )
 
     def init_cuda_graphs(self) -> None:
@@ -80,10 +80,10 @@ class JetSpecWorker(BaseSpecWorker):
         self._draft_worker.init_cuda_graphs(capture_decode_cuda_graph=False)
         self._publish(self.budgets.plan.uniform)
         metrics = engine_metrics()
-        if self._engine.settings.calibration_seconds > 0:
-            calibrate(self, self._engine.settings.calibration_seconds)
+        if self.engine.settings.calibration_seconds > 0:
+            calibrate(self, self.engine.settings.calibration_seconds)
         if metrics is not None:
-            metrics.describe(self._engine.info)
+            metrics.describe(self.engine.info)
             metrics.requested(self.budgets.plan.uniform)
             for rows, seconds in self.costs.seconds.items():
                 metrics.cost(rows, seconds)
@@ -104,9 +104,9 @@ class JetSpecWorker(BaseSpecWorker):
         """What `/server_info` shows of this engine."""
         return {
             **self.budgets.snapshot(),
-            "width": self._engine.width,
-            "block_size": self._engine.config.block_size,
-            "rule": self._engine.settings.rule,
+            "width": self.engine.width,
+            "block_size": self.engine.config.block_size,
+            "rule": self.engine.settings.rule,
             "rounds": self.rounds,
             "round_cost_seconds": {str(k): v for k, v in sorted(self.costs.seconds.items())},
         }
@@ -117,9 +117,9 @@ class JetSpecWorker(BaseSpecWorker):
         budget = self.budgets.for_batch(batch.batch_size())
         if budget != self.speculative_num_draft_tokens:
             self._publish(budget)
-        width = self._window_width(budget)
+        width = self.window_width(budget)
         # Under overlap the committed length lags by the run in flight.
-        width += self._engine.config.block_size if self._overlap else 0
+        width += self.engine.config.block_size if self._overlap else 0
         longest = batch.req_to_token_pool.req_to_token.shape[1]
         current = [req.kv.kv_allocated_len for req in batch.reqs]
         needed = [
@@ -137,15 +137,16 @@ class JetSpecWorker(BaseSpecWorker):
 
     def _publish(self, budget: int) -> None:
         self.speculative_num_draft_tokens = budget
-        reserve = max(self._window_width(budget) for budget in self.budgets.plan.budgets)
+        reserve = max(self.window_width(budget) for budget in self.budgets.plan.budgets)
         bridge.publish_budget(budget, reserve)
 
-    def _window_width(self, budget: int) -> int:
-        return max(self._nodes(budget), self._drafter.block_width(budget))
+    def window_width(self, budget: int) -> int:
+        """Slots a request's round at this budget writes."""
+        return max(self.nodes(budget), self._drafter.block_width(budget))
 
-    def _nodes(self, budget: int) -> int:
+    def nodes(self, budget: int) -> int:
         """Nodes a tree of this budget can have."""
-        if self._engine.settings.rule == "chain" or self._engine.width == 1:
+        if self.engine.settings.rule == "chain" or self.engine.width == 1:
             return min(budget, self._drafter.depths(budget) + 1)
         return budget
 
@@ -181,7 +182,7 @@ class JetSpecWorker(BaseSpecWorker):
                 for prefix, extend in zip(batch.prefix_lens, batch.extend_lens, strict=True)
             ]
         ).to(batch.device, non_blocking=True)
-        draft = self._engine.draft
+        draft = self.engine.draft
         taps = _taps(result.logits_output)[: positions.numel()]
         context = draft.model.project_target_hidden(taps)
         bridge.write_draft_kv(draft, context, positions, bridge.draft_slots(draft, plan))
@@ -200,12 +201,12 @@ class JetSpecWorker(BaseSpecWorker):
         state: DraftState = batch.spec_info
         budget = state.budget
         anchors = state.bonus_tokens.to(torch.int64)
-        window = self._ops.window(batch, self._window_width(budget))
+        window = self._ops.window(batch, self.window_width(budget))
         plan = bridge.plan_window(self._target_worker, batch, window)
 
-        candidates = self._candidates(batch, anchors, budget, plan)
+        candidates = self.candidates(batch, anchors, budget, plan)
         drafted = clock()
-        tree = build_tree(*candidates, self._nodes(budget), self._engine.settings.rule)
+        tree = build_tree(*candidates, self.nodes(budget), self.engine.settings.rule)
         node_tokens = tree.tokens.clone()
         node_tokens[:, 0] = anchors
         grammar_tree = (
@@ -229,7 +230,7 @@ class JetSpecWorker(BaseSpecWorker):
             on_publish(new_seq_lens)
         self._ops.compact(batch, window[:, : tree.budget], accepted)
         self._ops.feed(
-            self._engine.draft, _taps(logits_output), positions, plan, accepted
+            self.engine.draft, _taps(logits_output), positions, plan, accepted
         )
         logits_output.hidden_states = None
         done = clock()
@@ -255,12 +256,13 @@ class JetSpecWorker(BaseSpecWorker):
             new_seq_lens=new_seq_lens,
         )
 
-    def _candidates(
+    def candidates(
         self, batch: ScheduleBatch, anchors: torch.Tensor, budget: int, plan: KVLocPlan
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The head's candidates, tokens and log-probs [bs, D, W]; D is 0 at budget 1."""
         if self._drafter.depths(budget):
             return self._drafter.draft(batch, anchors, budget, plan)
-        shape = (anchors.numel(), 0, self._engine.width)
+        shape = (anchors.numel(), 0, self.engine.width)
         return (
             torch.empty(shape, dtype=torch.int64, device=anchors.device),
             torch.empty(shape, dtype=torch.float32, device=anchors.device),

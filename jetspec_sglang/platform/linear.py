@@ -38,13 +38,13 @@ class PackedWeight:
     def _pack(self) -> None:
         weight = self._source.detach()
         self._stamp = (self._source.data_ptr(), self._source._version)
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), _BATCH_HINT)
+        self._packed = torch.ops.mkldnn._reorder_linear_weight.default(weight.contiguous(), _BATCH_HINT)
 
     def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """`x @ weight.T + bias`; x `[..., in]` in the weight's dtype -> `[..., out]`."""
         if self._stamp != (self._source.data_ptr(), self._source._version):
             self._pack()
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise.default(x, self._packed, bias, "none", [], "")
 
 
 class PackedLinearMethod(UnquantizedLinearMethod):
@@ -92,7 +92,7 @@ def can_pack(dtype: torch.dtype) -> bool:
     if dtype not in _PACKED_DTYPES:
         return False
     try:
-        torch.ops.mkldnn._reorder_linear_weight(torch.zeros(16, 16, dtype=dtype), _BATCH_HINT)
+        torch.ops.mkldnn._reorder_linear_weight.default(torch.zeros(16, 16, dtype=dtype), _BATCH_HINT)
     except RuntimeError:
         return False
     return True
