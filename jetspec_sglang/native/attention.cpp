@@ -21,9 +21,9 @@ constexpr int64_t kWorthThreads = 200000;  // multiply-adds from which threads p
 
 // One thread's work on tiles; T is the pool's element type.
 template <typename T>
-class Worker {
+class TileRunner {
  public:
-  explicit Worker(const Problem& problem) : p_(problem) {}
+  explicit TileRunner(const Problem& problem) : p_(problem) {}
 
   // The tile's state over its chunk-th chunk alone.
   void attend(const Tile& tile, int64_t chunk, State state) {
@@ -152,17 +152,11 @@ class Worker {
   void soften(float* scores, int64_t count, float& top, float& total) const {
     if (count == 0) return;
     const int64_t end = (count + kLanes - 1) / kLanes * kLanes;
+    for (int64_t i = 0; p_.logit_cap > 0 && i < end; i += kLanes)
+      store(scores + i, tanh(load(scores + i) / broadcast(p_.logit_cap)) * p_.logit_cap);
     std::fill(scores + count, scores + end, -kInf);
     Vec above = broadcast(-kInf);
-    for (int64_t i = 0; i < end; i += kLanes) {
-      Vec s = load(scores + i);
-      if (p_.logit_cap > 0) {
-        s = tanh(s / broadcast(p_.logit_cap)) * p_.logit_cap;
-        store(scores + i, s);
-      }
-      above = max(above, s);
-    }
-    if (p_.logit_cap > 0) std::fill(scores + count, scores + end, -kInf);
+    for (int64_t i = 0; i < end; i += kLanes) above = max(above, load(scores + i));
     top = largest(above);
     Vec weights{};
     for (int64_t i = 0; i < end; i += kLanes) {
@@ -189,25 +183,25 @@ void run(const Problem& problem, int64_t bs) {
 
 #pragma omp parallel if (threads > 1 && plan.tasks.size() > 1 && plan.work >= kWorthThreads)
   {
-    Worker<T> worker(problem);
+    TileRunner<T> runner(problem);
 #pragma omp for schedule(dynamic)
     for (size_t i = 0; i < plan.tasks.size(); ++i) {
       const Task& task = plan.tasks[i];
       const Tile& tile = plan.tiles[task.tile];
       const int64_t rows = (tile.last - tile.first) * problem.group();
-      worker.open(tile);
+      runner.open(tile);
       if (split) {
-        worker.attend(tile, task.first, worker.state(partial[i], tile));
+        runner.attend(tile, task.first, runner.state(partial[i], tile));
         continue;
       }
-      State running = worker.state(worker.running, tile);
-      const State fresh = worker.state(worker.fresh, tile);
+      State running = runner.state(runner.running, tile);
+      const State fresh = runner.state(runner.fresh, tile);
       running.clear(rows, problem.v_dim);
       for (int64_t chunk = task.first; chunk < task.last; ++chunk) {
-        worker.attend(tile, chunk, fresh);
+        runner.attend(tile, chunk, fresh);
         running.fold(fresh, rows, problem.v_dim);
       }
-      worker.close(tile, running);
+      runner.close(tile, running);
     }
     if (split) {
 #pragma omp for schedule(dynamic)
@@ -215,11 +209,11 @@ void run(const Problem& problem, int64_t bs) {
         if (plan.tasks[i].first != 0) continue;
         const Tile& tile = plan.tiles[plan.tasks[i].tile];
         const int64_t rows = (tile.last - tile.first) * problem.group();
-        State running = worker.state(worker.running, tile);
+        State running = runner.state(runner.running, tile);
         running.clear(rows, problem.v_dim);
         for (int64_t chunk = 0; chunk < tile.chunks; ++chunk)
-          running.fold(worker.state(partial[i + chunk], tile), rows, problem.v_dim);
-        worker.close(tile, running);
+          running.fold(runner.state(partial[i + chunk], tile), rows, problem.v_dim);
+        runner.close(tile, running);
       }
     }
   }

@@ -60,10 +60,11 @@ struct Plan {
   int64_t work = 0;  // multiply-adds
 
   Plan(const Problem& p, int64_t bs, int64_t threads) {
-    int64_t all_rows = p.row_starts[bs] - p.row_starts[0];
+    const int64_t all_rows = p.row_starts[bs] - p.row_starts[0];
     int64_t tile_rows = std::max<int64_t>(1, kTileRows / p.group());
     // Tiles small enough to give every thread a few, where there are rows enough.
-    while (tile_rows > 4 && all_rows / tile_rows * p.kv_heads < 4 * threads) tile_rows /= 2;
+    const auto few = [&] { return all_rows / tile_rows * p.kv_heads < 4 * threads; };
+    while (threads > 1 && tile_rows > 4 && few()) tile_rows /= 2;
 
     for (int64_t request = 0; request < bs; ++request) add_tiles(p, request, tile_rows);
     const bool split = threads > 1 && int64_t(tiles.size()) < 4 * threads;
