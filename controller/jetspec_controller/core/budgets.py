@@ -21,10 +21,17 @@ def at_most(allowed: Sequence[int], budget: int) -> int:
     return max((b for b in allowed if b <= budget), default=allowed[0])
 
 
+def running(read: BudgetState) -> Table:
+    """What a read-back says as one table: its uniform budget holds below the first entry."""
+    if read.table and read.table[0][0] <= 1:
+        return read.table
+    return ((1, read.budget), *read.table)
+
+
 def in_force(config: PolicyConfig, state: TargetState, known: BudgetState) -> Table:
     """The table to move from; one entry for a uniform budget. What was decided last counts, the
     read-back only before the first decision and when nothing is ever applied.
     """
     if state.budget is None or config.governor is Governor.ADVISORY:
-        return known.table or ((1, known.budget),)
+        return running(known)
     return state.table or ((1, state.budget),)

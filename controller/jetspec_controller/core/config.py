@@ -19,44 +19,78 @@ class PolicyConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     governor: Governor = Governor.MODEL
-    interval_s: float = Field(2.0, gt=0, le=3600, description="time between two decisions")
+    interval_s: float = Field(default=2.0, gt=0, le=3600, description="time between two decisions")
 
-    min_budget: int = Field(1, ge=1, le=4096, description="lowest budget, the root included")
-    max_budget: int = Field(4096, ge=1, le=4096, description="highest budget")
-    pinned_budget: int | None = Field(None, ge=1, le=4096)
+    min_budget: int = Field(
+        default=1, ge=1, le=4096, description="lowest budget, the root included"
+    )
+    max_budget: int = Field(default=4096, ge=1, le=4096, description="highest budget")
+    pinned_budget: int | None = Field(default=None, ge=1, le=4096)
     table: dict[int, int] = Field(
         default_factory=dict, description="hand-set {min running batch: budget}, governor `table`"
     )
     publish_table: bool = Field(
-        False, description="send a whole {batch: budget} table; the engine follows within a round"
+        default=True,
+        description="send a whole {batch: budget} table; the engine follows within a round",
     )
     fallback_budget: int | None = Field(
-        None, ge=1, le=4096, description="after hold_s without data; default: lowest tier above 1"
+        default=None,
+        ge=1,
+        le=4096,
+        description="after hold_s without data; default: lowest tier above 1",
     )
 
-    tpot_objective_s: float | None = Field(None, gt=0, description="bound on the TPOT percentile")
-    ttft_objective_s: float | None = Field(None, gt=0, description="bound on the TTFT percentile")
-    kv_high_water: float = Field(0.95, gt=0, le=1, description="token usage that forbids a rise")
+    tpot_objective_s: float | None = Field(
+        default=None, gt=0, description="bound on the TPOT percentile"
+    )
+    ttft_objective_s: float | None = Field(
+        default=None, gt=0, description="bound on the TTFT percentile"
+    )
+    kv_high_water: float = Field(
+        default=0.95, gt=0, le=1, description="token usage that forbids a rise"
+    )
 
-    max_age_s: float = Field(10.0, gt=0, description="older samples are stale")
-    hold_s: float = Field(20.0, ge=0, description="hold this long without data, then fall back")
+    max_age_s: float = Field(default=10.0, gt=0, description="older samples are stale")
+    hold_s: float = Field(
+        default=20.0, ge=0, description="hold this long without data, then fall back"
+    )
 
-    tolerance_up: float = Field(0.05, ge=0, lt=1, description="predicted gain a rise must exceed")
-    tolerance_down: float = Field(0.02, ge=0, lt=1, description="predicted gain a cut must exceed")
-    rise_after_ticks: int = Field(2, ge=1, le=1000, description="ticks a rise must be wanted")
-    dwell_s: float = Field(3.0, ge=0, description="no rise sooner after the last change")
-    max_dwell_s: float = Field(60.0, ge=0, description="bound of the dwell grown by reversals")
-    step_up: int = Field(2, ge=1, le=64, description="tiers a rise may climb in a tick")
-    step_down: int = Field(64, ge=1, le=64, description="tiers a cut may fall in a tick")
-    jitter: float = Field(0.1, ge=0, le=1, description="share of dwell and probe waits spread out")
+    tolerance_up: float = Field(
+        default=0.05, ge=0, lt=1, description="predicted gain a rise must exceed"
+    )
+    tolerance_down: float = Field(
+        default=0.02, ge=0, lt=1, description="predicted gain a cut must exceed"
+    )
+    rise_after_ticks: int = Field(
+        default=2, ge=1, le=1000, description="ticks a rise must be wanted"
+    )
+    dwell_s: float = Field(default=3.0, ge=0, description="no rise sooner after the last change")
+    max_dwell_s: float = Field(
+        default=12.0, ge=0, description="bound of the dwell grown by reversals"
+    )
+    step_up: int = Field(default=2, ge=1, le=64, description="tiers a rise may climb in a tick")
+    step_down: int = Field(default=64, ge=1, le=64, description="tiers a cut may fall in a tick")
+    jitter: float = Field(
+        default=0.1, ge=0, le=1, description="share of dwell and probe waits spread out"
+    )
 
-    load_half_life_s: float = Field(10.0, gt=0, description="smoothing of arrivals and lengths")
-    accept_half_life_s: float = Field(60.0, gt=0, description="memory of the accept curve")
-    cost_half_life_s: float = Field(120.0, gt=0, description="memory of measured round costs")
-    min_request_rounds: float = Field(50.0, gt=0, description="rounds before τ is believed")
-    evidence_max_age_s: float = Field(3600.0, gt=0, description="older τ counts as extrapolated")
-    probe_gain: float = Field(0.03, ge=0, lt=1, description="expected gain that justifies a probe")
-    probe_interval_s: float = Field(10.0, gt=0, description="time between probes, doubled on loss")
+    load_half_life_s: float = Field(
+        default=10.0, gt=0, description="smoothing of arrivals and lengths"
+    )
+    accept_half_life_s: float = Field(default=60.0, gt=0, description="memory of the accept curve")
+    cost_half_life_s: float = Field(
+        default=120.0, gt=0, description="memory of measured round costs"
+    )
+    min_request_rounds: float = Field(default=50.0, gt=0, description="rounds before τ is believed")
+    evidence_max_age_s: float = Field(
+        default=3600.0, gt=0, description="older τ counts as extrapolated"
+    )
+    probe_gain: float = Field(
+        default=0.03, ge=0, lt=1, description="expected gain that justifies a probe"
+    )
+    probe_interval_s: float = Field(
+        default=10.0, gt=0, description="time between probes, doubled on loss"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .budgets import running
 from .config import PolicyConfig
 from .enums import Action, Governor, Reason
 from .inputs import check
@@ -85,9 +86,8 @@ def _reconcile(
 
 
 def _runs(read: BudgetState, wish: Wish) -> bool:
-    if not read.consistent or read.table != wish.table:
-        return False
-    return bool(wish.table) or read.budget == wish.budget
+    wished = wish.table or ((1, wish.budget),)
+    return read.consistent and running(read) == wished
 
 
 def _running(observation: TargetObservation, state: TargetState) -> int | None:

@@ -6,7 +6,7 @@ outside). Only the oracle sees the truth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -154,7 +154,6 @@ class Governed:
 
     name: str
     config: PolicyConfig
-    tiers: tuple[int, ...]
     current: int
     table: Table = ()
     state: TargetState = field(default_factory=TargetState)
@@ -177,12 +176,15 @@ class Governed:
 def contenders(device: Device, config: PolicyConfig) -> list[Policy]:
     """Every policy of the comparison, the governor both with a budget and with a table."""
     top = device.tiers[-1]
-    updates: Mapping[str, object] = {"publish_table": True}
+
+    def publishing(table: bool) -> PolicyConfig:
+        return config.model_copy(update={"publish_table": table})
+
     return [
         *(Static(tier) for tier in device.tiers),
         AcceptEma(device),
         Schedule(device),
-        Governed("model, budget", config, device.tiers, top),
-        Governed("model, table", config.model_copy(update=updates), device.tiers, top),
+        Governed("model, budget", publishing(False), top),
+        Governed("model, table", publishing(True), top),
         Oracle(device),
     ]
