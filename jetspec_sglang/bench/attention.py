@@ -4,13 +4,16 @@ One request with SmolLM2's shape (9 query heads, 3 KV heads, dimension 64), a tr
 after `prefix` cached tokens in scattered slots. SDPA gets the tree as an additive mask; its K/V
 must first be gathered from the pool, so it is timed with and without that.
 `python -m jetspec_sglang.bench.attention` prints a table in microseconds, median
-(fastest-slowest).
+(fastest-slowest); with `--cpu-time` those of one thread's CPU, for a machine that has other work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -33,19 +36,14 @@ class Row:
     sdpa: Timing
 
 
-def run(repeats: int = 7, threads: int | None = None) -> Iterator[Row]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
-        for dtype in (torch.float32, torch.bfloat16):
-            for rows in ROWS:
-                for prefix in PREFIXES:
-                    yield case(rows, prefix, dtype, repeats)
-    finally:
-        torch.set_num_threads(before)
+def run(repeats: int = 7, clock: Callable[[], float] = time.perf_counter) -> Iterator[Row]:
+    for dtype in (torch.float32, torch.bfloat16):
+        for rows in ROWS:
+            for prefix in PREFIXES:
+                yield case(rows, prefix, dtype, partial(measure, repeats=repeats, clock=clock))
 
 
-def case(rows: int, prefix: int, dtype: torch.dtype, repeats: int) -> Row:
+def case(rows: int, prefix: int, dtype: torch.dtype, timed: Callable[..., Timing]) -> Row:
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape: int) -> torch.Tensor:
@@ -88,20 +86,25 @@ def case(rows: int, prefix: int, dtype: torch.dtype, repeats: int) -> Row:
         dtype,
         rows,
         prefix,
-        measure(kernel, repeats),
-        measure(lambda: sdpa(gather(k_pool), gather(v_pool)), repeats),
-        measure(lambda: sdpa(*gathered), repeats),
+        timed(kernel),
+        timed(lambda: sdpa(gather(k_pool), gather(v_pool))),
+        timed(lambda: sdpa(*gathered)),
     )
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m jetspec_sglang.bench.attention")
+    parser.add_argument("--cpu-time", action="store_true", help="CPU time of one thread")
+    cpu_time = parser.parse_args().cpu_time
+    if cpu_time:
+        torch.set_num_threads(1)
     print(
         f"{HEADS} query heads, {KV_HEADS} KV heads, dimension {DIM}, "
         f"{torch.get_num_threads()} threads; microseconds: median (fastest-slowest)\n"
     )
     print("| type | rows | prefix | kernel | gather + SDPA | SDPA alone | gather + SDPA / kernel |")
     print("|---|---|---|---|---|---|---|")
-    for row in run():
+    for row in run(clock=time.thread_time if cpu_time else time.perf_counter):
         ratio = row.gather_and_sdpa.median / row.kernel.median
         print(
             f"| {str(row.dtype).removeprefix('torch.')} | {row.rows} | {row.prefix} "

@@ -1,11 +1,14 @@
 """How long a tree takes to build: plain Python, C++, and the tensor version run on this device.
 
-`python -m jetspec_sglang.bench.tree` prints a table in microseconds, median (fastest-slowest).
+`python -m jetspec_sglang.bench.tree` prints a table in microseconds, median (fastest-slowest);
+with `--cpu-time` those of one thread's CPU, for a machine that has other work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,8 +40,13 @@ def candidates(batch: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return top.indices, top.values
 
 
-def run(rule: str = "best_first", repeats: int = 7) -> Iterator[Row]:
+def run(
+    rule: str = "best_first",
+    repeats: int = 7,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[Row]:
     gpu = torch.cuda.is_available()
+    timed = partial(measure, repeats=repeats, clock=clock)
     for batch in BATCHES:
         host = candidates(batch)
         device = (host[0].cuda(), host[1].cuda()) if gpu else host
@@ -46,9 +54,9 @@ def run(rule: str = "best_first", repeats: int = 7) -> Iterator[Row]:
             yield Row(
                 batch,
                 budget,
-                measure(partial(build_reference, *host, budget, rule), repeats),
-                measure(partial(build_tree, *host, budget, rule), repeats),
-                measure(partial(_on_device, *device, budget, rule), repeats),
+                timed(partial(build_reference, *host, budget, rule)),
+                timed(partial(build_tree, *host, budget, rule)),
+                timed(partial(_on_device, *device, budget, rule)),
             )
 
 
@@ -59,11 +67,16 @@ def _on_device(tokens: torch.Tensor, logprobs: torch.Tensor, budget: int, rule: 
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m jetspec_sglang.bench.tree")
+    parser.add_argument("--cpu-time", action="store_true", help="CPU time of one thread")
+    cpu_time = parser.parse_args().cpu_time
+    if cpu_time:
+        torch.set_num_threads(1)
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     print(f"best_first, D={DEPTH}, W={WIDTH}; microseconds: median (fastest-slowest)\n")
     print(f"| batch | B | plain Python | C++ | tensors on {where} | Python / C++ |")
     print("|---|---|---|---|---|---|")
-    for row in run():
+    for row in run(clock=time.thread_time if cpu_time else time.perf_counter):
         ratio = row.reference.median / row.native.median
         print(
             f"| {row.batch} | {row.budget} | {row.reference} | {row.native} | {row.device} "

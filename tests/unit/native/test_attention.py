@@ -118,14 +118,14 @@ def make_call(
 
 @st.composite
 def calls(draw):
-    bs = draw(st.integers(1, 4))
+    bs = draw(st.integers(1, 3))
     kv_heads = draw(st.integers(1, 3))
     k_dim = draw(st.sampled_from([16, 64, 96, 128]))
     dtype = draw(st.sampled_from(list(TOLERANCE)))
     prefix = st.one_of(st.integers(0, 3), st.integers(120, 136), st.integers(250, 300))
     return make_call(
         prefixes=draw(st.lists(prefix, min_size=bs, max_size=bs)),
-        rows=draw(st.lists(st.integers(1, 40), min_size=bs, max_size=bs)),
+        rows=draw(st.lists(st.integers(1, 24), min_size=bs, max_size=bs)),
         mode=draw(st.sampled_from(list(MaskMode))),
         seed=draw(st.integers(0, 1000)),
         heads=(kv_heads * draw(st.integers(1, 6)), kv_heads),

@@ -1,0 +1,31 @@
+"""The benchmarks run and report every case they promise."""
+
+import torch
+
+from jetspec_sglang.bench import attention, tree
+
+
+def test_tree_benchmark_covers_every_batch_and_budget(monkeypatch):
+    monkeypatch.setattr(tree, "BATCHES", (1, 2))
+    monkeypatch.setattr(tree, "BUDGETS", (4,))
+    monkeypatch.setattr(tree, "measure", lambda call, repeats, clock: call())
+    assert [(row.batch, row.budget) for row in tree.run()] == [(1, 4), (2, 4)]
+
+
+def test_attention_benchmark_compares_equal_results(monkeypatch):
+    """What is timed as the baseline computes what the kernel computes."""
+    monkeypatch.setattr(attention, "ROWS", (8,))
+    monkeypatch.setattr(attention, "PREFIXES", (20,))
+    outputs = []
+    real = attention.attention
+
+    def keep_output(*args):
+        real(*args)
+        outputs.append(args[3].transpose(0, 1).float())
+
+    monkeypatch.setattr(attention, "attention", keep_output)
+    monkeypatch.setattr(attention, "measure", lambda call, repeats, clock: call())
+    for row, ours in zip(attention.run(), outputs, strict=True):
+        tolerance = 1e-5 if row.dtype is torch.float32 else 2e-2
+        for theirs in (row.gather_and_sdpa, row.sdpa):
+            assert torch.allclose(theirs[0].float(), ours, atol=tolerance)
