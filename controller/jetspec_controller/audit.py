@@ -69,7 +69,10 @@ class AuditLog:
         self._handler.handle(logging.makeLogRecord({"name": "audit", "msg": line}))
 
     def close(self) -> None:
-        self._handler.close()
+        try:
+            self._handler.close()
+        except OSError as error:
+            logger.error("the end of the audit log was lost: %s", error)
 
 
 class _LossCounter(logging.Handler):

@@ -39,9 +39,11 @@ class ControllerMetrics:
         self.target_up = self._gauge("target_up", "1 if the load was readable.", "target")
         self.mode = self._gauge("mode", "1 for the governor in force.", "target", "mode")
         self.budget_current = self._gauge(
-            "budget_current", "Budget in force by the server's read-back.", "target"
+            "budget_current", "Budget in force for the present batch, by read-back.", "target"
         )
-        self.budget_desired = self._gauge("budget_desired", "Budget last decided.", "target")
+        self.budget_desired = self._gauge(
+            "budget_desired", "Budget last decided, for the present batch.", "target"
+        )
         self.budget_pinned = self._gauge(
             "budget_pinned", "Budget pinned through the API, 0 without a pin.", "target"
         )

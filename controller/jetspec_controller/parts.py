@@ -6,6 +6,8 @@ not at all.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +44,9 @@ class Parts:
     stack: AsyncExitStack
 
 
-async def build_parts(settings: Settings, metrics: ControllerMetrics) -> Parts:
+async def build_parts(
+    settings: Settings, metrics: ControllerMetrics, clock: Callable[[], float] = time.time
+) -> Parts:
     """Raises SettingsError for a file that cannot be loaded; nothing is left open then."""
     async with AsyncExitStack() as stack:
         try:
@@ -77,7 +81,7 @@ async def build_parts(settings: Settings, metrics: ControllerMetrics) -> Parts:
             settings,
             MergedDiscovery(places, metrics),
             source,
-            SGLangActuator(control, settings.control, metrics),
+            SGLangActuator(control, settings.control, metrics, clock=clock),
             stack.pop_all(),
         )
 

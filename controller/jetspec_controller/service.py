@@ -83,7 +83,7 @@ class Service:
         recorder = None if settings.record is None else Recorder(settings.record)
         if recorder is not None:
             self._stack.callback(recorder.close)
-        self._parts = await build_parts(settings, self.metrics)
+        self._parts = await build_parts(settings, self.metrics, self.clock)
         self.loop = ControlLoop(
             self._parts,
             state=self.state,
@@ -168,7 +168,7 @@ class Service:
             try:
                 settings = load(self._config_path, self._flags)
                 tokens = Tokens.load(settings.api)
-                parts = await build_parts(settings, self.metrics)
+                parts = await build_parts(settings, self.metrics, self.clock)
             except SettingsError as error:
                 self.metrics.config_last_reload_success.set(0)
                 self.audit.write(Event.CONFIG_REFUSED, actor=actor, detail=str(error))

@@ -21,10 +21,12 @@ def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_
         metrics.drift_total.labels(name).inc()
     for error in observation.errors:
         metrics.scrape_errors_total.labels(name, error.signal, error.fault).inc()
-    if tracked.read_back is not None:
-        metrics.budget_current.labels(name).set(tracked.read_back.budget)
-    if decision.budget is not None:
-        metrics.budget_desired.labels(name).set(decision.budget)
+    for gauge, budget in (
+        (metrics.budget_current, tracked.budget_now),
+        (metrics.budget_desired, tracked.desired_now),
+    ):
+        if budget is not None:
+            gauge.labels(name).set(budget)
     metrics.budget_pinned.labels(name).set(0 if pin is None else pin.budget)
     metrics.breaker_state.labels(name).set(breaker_level)
     metrics.show_signal(name, "running_requests", observation.running_requests)

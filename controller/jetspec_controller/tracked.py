@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from dataclasses import dataclass, field, replace
 
@@ -19,13 +20,16 @@ from .core import (
     TargetObservation,
     TargetState,
 )
+from .core.table import lookup
 from .http_client import FetchError
 from .targets import Target
 
 
 @dataclass(slots=True)
 class DecisionSummary:
-    """One tick of one server, small enough to keep hundreds of; `result` comes with the apply."""
+    """One tick of one server, small enough to keep hundreds of; `result` comes with the apply.
+    `budget` and `budget_before` are those of the batch that ran then.
+    """
 
     id: str
     at: float
@@ -64,6 +68,27 @@ class Tracked:
     last_apply: ApplyResult | None = None
     read_task: asyncio.Task[BudgetState] | None = None
     apply_task: asyncio.Task[None] | None = None
+
+    def at_present(self, budget: int | None, table: Table) -> int | None:
+        """What a uniform budget and a table come to for the batch that runs now."""
+        if not table:
+            return budget
+        running = self.observation.running_requests if self.observation is not None else None
+        if running is None or not math.isfinite(running):
+            return budget
+        return lookup(table, max(running, 1.0))
+
+    @property
+    def budget_now(self) -> int | None:
+        """The budget in force for the present batch, by the last read-back."""
+        read = self.read_back
+        return None if read is None else self.at_present(read.budget, read.table)
+
+    @property
+    def desired_now(self) -> int | None:
+        """The budget last decided, for the present batch."""
+        decided = self.decision
+        return None if decided is None else self.at_present(decided.budget, decided.table)
 
     @property
     def ready(self) -> bool:
@@ -116,7 +141,6 @@ class Tracked:
 def summary(identifier: str, decision: Decision, mode: str, tracked: Tracked) -> DecisionSummary:
     """The part of a decision that is kept."""
     explanation = decision.explanation
-    before = tracked.observation.budget if tracked.observation is not None else None
     return DecisionSummary(
         id=identifier,
         at=decision.at,
@@ -124,9 +148,9 @@ def summary(identifier: str, decision: Decision, mode: str, tracked: Tracked) ->
         mode=mode,
         action=decision.action,
         reason=decision.reason,
-        budget=decision.budget,
+        budget=tracked.at_present(decision.budget, decision.table),
         table=decision.table,
-        budget_before=None if before is None else before.budget,
+        budget_before=tracked.budget_now,
         batch=explanation.batch_now,
         batch_expected=explanation.batch_expected,
         waiting=explanation.waiting,

@@ -163,12 +163,12 @@ class FakeSGLang:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         text = generate_latest(SimpleNamespace(collect=self.engine.families)).decode()
-        lines = [self._spoil(line) for line in text.splitlines()]
+        lines = [self.spoil(line) for line in text.splitlines()]
         if self.faults.no_jetspec:
             lines = [line for line in lines if "jetspec_" not in line]
         return web.Response(text="\n".join(lines) + "\n")
 
-    def _spoil(self, line: str) -> str:
+    def spoil(self, line: str) -> str:
         name = line.partition("{")[0].partition(" ")[0]
         head, _, value = line.rpartition(" ")
         if name in self.faults.nan:

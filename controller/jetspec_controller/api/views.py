@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..actuators import ApplyResult
-from ..core import BudgetState, Decision, Reason, SourceError, TargetObservation
+from ..core import BudgetState, Decision, Reason, SourceError, Table, TargetObservation
 from ..service import Service
 from ..state_file import Pin
 from ..targets import Origin
@@ -30,7 +30,9 @@ class SpeedAtBudget:
 
 @dataclass(frozen=True, slots=True)
 class TargetSummary:
-    """One server in the list. `ready`: its load and budget were readable at the last tick."""
+    """One server in the list. `ready`: its load and budget were readable at the last tick;
+    `budget` and `desired_budget` are those for the batch that runs now.
+    """
 
     id: str
     url: str
@@ -39,6 +41,7 @@ class TargetSummary:
     mode: str
     budget: int | None
     desired_budget: int | None
+    table: Table
     reason: Reason | None
     running_requests: float | None
     waiting_requests: float | None
@@ -95,8 +98,9 @@ def summarise(service: Service, tracked: Tracked) -> TargetSummary:
         origin=target.origin,
         ready=tracked.ready,
         mode=tracked.mode,
-        budget=None if tracked.read_back is None else tracked.read_back.budget,
-        desired_budget=None if decision is None else decision.budget,
+        budget=tracked.budget_now,
+        desired_budget=tracked.desired_now,
+        table=() if tracked.read_back is None else tracked.read_back.table,
         reason=None if decision is None else decision.reason,
         running_requests=None if observation is None else observation.running_requests,
         waiting_requests=None if observation is None else observation.waiting_requests,

@@ -63,6 +63,7 @@ function showNow(detail) {
 function showDecisions() {
   const rows = points.slice(-ROWS).reverse().map((point) => {
     const row = document.createElement("tr");
+    row.classList.toggle("sent", point.result !== null);
     const cells = [
       new Date(point.at * 1000).toLocaleTimeString(),
       number(point.budget),

@@ -27,14 +27,16 @@ const budgetAxis = { title: { text: "budget" }, type: "category" };
 export function drawTime(node, points) {
   const colours = theme();
   const at = points.map((point) => new Date(point.at * 1000));
+  const most = Math.max(1, ...points.map((point) => point.batch ?? 0));
   const second = {
-    yaxis2: { title: { text: "requests" }, overlaying: "y", side: "right", rangemode: "tozero", showgrid: false, automargin: true },
+    yaxis2: { title: { text: "requests" }, overlaying: "y", side: "right", range: [0, 1.25 * most], tickmode: "auto", nticks: 5, showgrid: false, automargin: true },
   };
+  const time = { tickformat: "%H:%M:%S", nticks: 5, tickangle: 0 };
   const series = [
-    { name: "budget", x: at, y: points.map((point) => point.budget), line: { color: colours.budget, width: 3, shape: "hv" } },
-    { name: "running", x: at, y: points.map((point) => point.batch), yaxis: "y2", line: { color: colours.load, width: 2, dash: "dot" } },
+    { name: "budget", mode: "lines", x: at, y: points.map((point) => point.budget), line: { color: colours.budget, width: 3, shape: "hv" } },
+    { name: "running", mode: "lines", x: at, y: points.map((point) => point.batch), yaxis: "y2", line: { color: colours.load, width: 2, dash: "dot" } },
   ];
-  Plotly.react(node, series, layout(colours, {}, { title: { text: "budget" } }, second), CONFIG);
+  Plotly.react(node, series, layout(colours, time, { title: { text: "budget" } }, second), CONFIG);
 }
 
 export function drawSpeed(node, detail) {
@@ -115,9 +117,10 @@ export function drawCost(node, detail) {
         size: candidates.map((candidate) => (candidate.budget === decision.budget ? 13 : 7)),
         symbol: candidates.map((candidate) => (candidate.budget === decision.budget ? "diamond" : "circle-open")),
         color: colours.load,
+        opacity: 1,
       },
     },
   ];
   const rows = { title: { text: "rows (batch × budget)" }, type: "log" };
-  Plotly.react(node, series, layout(colours, rows, { title: { text: "ms per round" } }), CONFIG);
+  Plotly.react(node, series, layout(colours, rows, { title: { text: "ms per round" }, type: "log" }), CONFIG);
 }
