@@ -9,13 +9,12 @@ free; execs.
 import argparse
 import json
 import os
-import secrets
 import socket
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from jetspec_sglang.cache import cache_dir
+from jetspec_sglang.cli import controller
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
@@ -80,28 +79,29 @@ def run(args: argparse.Namespace) -> int:
     flags = Flags(argv)
     jetspec = wants_jetspec(flags, args.plain)
     port = flags.integer("--port", DEFAULT_PORT)
-    controlled = jetspec and not args.no_controller and flags.integer("--node-rank", 0) == 0
     require_free(flags.value("--host") or "127.0.0.1", port, "--port")
+    controlled = jetspec and not args.no_controller
     if controlled:
         require_free("127.0.0.1", args.controller_port, "--controller-port")
     target, head = _model_and_head(flags, jetspec)
-    from jetspec_sglang.platform import HOST_PLATFORM, activate
-    from jetspec_sglang.settings import Settings
-
-    try:
-        host = activate() == HOST_PLATFORM
-        Settings.from_environment()
-    except ValueError as error:
-        raise CommandError(str(error)) from None
+    host = _host_platform()
     server = [sys.executable, *interpreter_arguments(host)]
     server += sglang_arguments(flags, model=target, head=head, jetspec=jetspec, host=host)
     # Tools of this environment, such as ninja for FlashInfer's kernels, need not be activated.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    controller = _controller_command(port, args.controller_port) if controlled else None
-    if controller is None:
+    if controlled and (reason := controller.obstacle(flags)):
+        print(f"jetspec serve: serving without the controller: {reason}", file=sys.stderr)
+        controlled = False
+    if not controlled:
         _become(server)
-    plan = {"server": server, "controller": controller, "port": port}
-    plan["controller_port"] = args.controller_port
+    url = controller.server_url(flags, port)
+    os.environ.update(controller.environment(flags, port))
+    plan = {
+        "server": server,
+        "controller": controller.command(url, args.controller_port),
+        "url": url,
+        "page": f"http://127.0.0.1:{args.controller_port}",
+    }
     _become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)])
 
 
@@ -142,27 +142,16 @@ def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None
     return target, chosen if jetspec and head is None else None
 
 
-def _controller_command(port: int, controller_port: int) -> list[str] | None:
-    script = Path(sys.executable).parent / "jetspec-controller"
-    if not script.exists():
-        print(
-            "jetspec serve: jetspec-controller is not installed, serving without", file=sys.stderr
-        )
-        return None
-    return [
-        *(str(script), "run", "--target", f"http://127.0.0.1:{port}"),
-        *("--port", str(controller_port), "--token-file", str(_token_file())),
-    ]
+def _host_platform() -> bool:
+    """Whether the server will run on the host platform. CommandError for bad variables."""
+    from jetspec_sglang.platform import HOST_PLATFORM, activate
+    from jetspec_sglang.settings import Settings
 
-
-def _token_file() -> Path:
-    """The secret that lets its owner pin budgets, made once, readable by its owner alone."""
-    file = cache_dir() / "controller-token"
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as token:
-            token.write(secrets.token_urlsafe(32) + "\n")
-    return file
+    try:
+        Settings.from_environment()
+        return activate() == HOST_PLATFORM
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def _become(command: list[str]) -> NoReturn:

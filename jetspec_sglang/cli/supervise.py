@@ -1,11 +1,12 @@
 """`python -m jetspec_sglang.cli.supervise PLAN`: run server and controller together.
 
-Contract: PLAN is JSON `{server: argv, controller: argv, port, controller_port}`. Ends when the
+Contract: PLAN is JSON `{server: argv, controller: argv, url, page}`, where `url` is the server's
+address and `page` the controller's. Ends when the
 server ends, with its exit status (128 + N when signal N ended it). SIGTERM and SIGINT end the
 controller first, so that it can still leave the budget as it wants, then the server; a second one
 kills both. A controller that ends by itself is reported and the server goes on. Neither outlives
 this process. Standard library only: it stays in memory as long as the server. I/O: processes,
-signals, GET /ready on loopback.
+signals, GET /ready.
 """
 
 import ctypes
@@ -57,8 +58,7 @@ class Supervisor:
     """Server and controller as one process to whoever started it."""
 
     def __init__(self, plan: dict) -> None:
-        self.url = f"http://127.0.0.1:{plan['port']}"
-        self.page = f"http://127.0.0.1:{plan['controller_port']}"
+        self.url, self.page = plan["url"], plan["page"]
         self.signals: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)

@@ -1,6 +1,7 @@
 """`jetspec serve`: the SGLang command line it makes, and what it refuses before that."""
 
 import json
+import os
 import socket
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jetspec_sglang import cli, embedded, platform
-from jetspec_sglang.cli import models, serve
+from jetspec_sglang.cli import controller, models, serve
 from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import sglang_arguments, wants_jetspec
@@ -144,21 +145,59 @@ def test_plain_has_no_head_and_no_controller(launched):
     assert not [word for word in command if word.startswith("--speculative")]
 
 
-def test_with_controller_both_are_supervised(launched, tmp_path, monkeypatch):
-    monkeypatch.setattr(serve.sys, "executable", str(tmp_path / "bin" / "python"))
+@pytest.fixture
+def controller_installed(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "jetspec-controller").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr(serve.os, "environ", {"PATH": "/usr/bin"} | dict(os.environ))
+
+
+@pytest.mark.usefixtures("controller_installed")
+def test_with_controller_both_are_supervised(launched, tmp_path):
     port = str(free_port())
-    command = launched("--controller-port", port)
-    assert command[:3] == [str(tmp_path / "bin" / "python"), "-m", "jetspec_sglang.cli.supervise"]
+    command = launched("--controller-port", port, "--admin-api-key", "secret")
+    assert command[:3] == [sys.executable, "-m", "jetspec_sglang.cli.supervise"]
     plan = json.loads(command[3])
     assert "sglang.launch_server" in plan["server"]
-    controller = plan["controller"]
-    assert controller[controller.index("--target") + 1] == f"http://127.0.0.1:{plan['port']}"
-    assert controller[controller.index("--port") + 1] == port
-    token = Path(controller[controller.index("--token-file") + 1])
+    words = plan["controller"]
+    assert words[words.index("--target") + 1] == plan["url"]
+    assert words[words.index("--port") + 1] == port
+    assert plan["page"].endswith(port)
+    token = Path(words[words.index("--token-file") + 1])
     assert token.stat().st_mode & 0o777 == 0o600
     assert len(token.read_text().strip()) >= 32
+    assert "secret" not in " ".join(words)
+    source = serve.os.environ["JETSPEC_CONTROLLER_CONTROL__ADMIN_KEY__ENV"]
+    assert serve.os.environ[source] == "secret"
+    again = json.loads(launched()[3])["controller"]
+    assert token.read_text() == Path(again[again.index("--token-file") + 1]).read_text()
+
+
+@pytest.mark.usefixtures("controller_installed")
+@pytest.mark.parametrize("flags", [["--node-rank", "1"], ["--ssl-certfile", "c.pem"]])
+def test_no_controller_where_it_cannot_work(launched, capsys, flags):
+    assert "sglang.launch_server" in launched(*flags)
+    assert "without the controller" in capsys.readouterr().err
+
+
+def test_controller_that_is_not_installed(launched, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert "sglang.launch_server" in launched()
+    assert "not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "url"),
+    [
+        ([], "http://127.0.0.1:5"),
+        (["--host", "0.0.0.0"], "http://127.0.0.1:5"),
+        (["--host", "10.0.0.7"], "http://10.0.0.7:5"),
+        (["--host", "fd00::7"], "http://[fd00::7]:5"),
+    ],
+)
+def test_address_of_the_server(argv, url):
+    assert controller.server_url(Flags(argv), 5) == url
 
 
 def test_positional_model_is_sglangs_model_path(launched, tmp_path):

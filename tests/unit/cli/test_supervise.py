@@ -35,8 +35,8 @@ def supervise(tmp_path):
     """Starts a supervisor; `code`/`seconds`/`status` of server and controller can be chosen."""
     started = []
 
-    def start(*, server=(CHILD, 60, 0), controller=(CHILD, 60, 0), port=1):
-        plan = {"port": port, "controller_port": 2}
+    def start(*, server=(CHILD, 60, 0), controller=(CHILD, 60, 0), url="http://127.0.0.1:1"):
+        plan = {"url": url, "page": "http://127.0.0.1:2"}
         for name, (code, seconds, status) in (("server", server), ("controller", controller)):
             file = str(tmp_path / name)
             plan[name] = [sys.executable, "-c", code, file, str(seconds), str(status)]
@@ -136,7 +136,7 @@ def test_children_do_not_outlive_a_killed_supervisor(supervise, tmp_path):
 
 
 def test_addresses_are_printed_when_the_server_is_ready(supervise, server):
-    process = supervise(server=(CHILD, 2.5, 0), port=server.port)
+    process = supervise(server=(CHILD, 2.5, 0), url=server.url)
     assert process.wait(10) == 0
     error = process.stderr.read()
     assert f"ready: API on {server.url}/v1, controller on http://127.0.0.1:2" in error
