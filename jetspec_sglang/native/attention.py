@@ -29,7 +29,7 @@ def attention(
     prefix_lens: torch.Tensor,
     row_starts: torch.Tensor,
     parents: torch.Tensor | None,
-    mode: int,
+    mode: MaskMode,
     scale: float,
     logit_cap: float = 0.0,
 ) -> None:
@@ -53,7 +53,7 @@ def attention(
         row_starts: int [bs + 1], request i owns rows row_starts[i] to row_starts[i + 1].
         parents: int [T], TREE only: a row's parent as a row of the same request, always an
             earlier one; -1 for the root and for padding, which sees the prefix, row 0 and itself.
-        mode: a `MaskMode`.
+        mode: which new rows a row sees.
         scale: factor of the scores.
         logit_cap: c > 0 replaces a score s by c * tanh(s / c).
 
