@@ -20,11 +20,11 @@ serve: install ## Serve the embedded model, or ARGS="any SGLang flag"
 	@exec $(VENV)/jetspec serve $(ARGS)
 
 test: install ## Unit tests, then a slice of the integration tests
-	$(VENV)/python -m pytest tests/unit
+	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not full and not gpu"
 
 test-full: install ## Every test that needs no GPU (hours)
-	$(VENV)/python -m pytest tests/unit
+	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
 
 test-gpu: install ## The tests that need an NVIDIA GPU
