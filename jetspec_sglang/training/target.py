@@ -6,7 +6,6 @@ matrix is applied: a teacher's logits are recomputed from its last hidden state 
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,13 +33,12 @@ def matrices(model: Any) -> tuple[Tensor, Tensor]:
     return model.get_input_embeddings().weight, model.get_output_embeddings().weight
 
 
-def fingerprint(model: nn.Module) -> str:
-    """SHA-256 of every weight's name, shape and float32 bytes: names the target, not its folder."""
-    digest = hashlib.sha256()
-    for name, weight in sorted(model.state_dict().items()):
-        digest.update(f"{name} {list(weight.shape)}\n".encode())
-        digest.update(weight.detach().float().cpu().contiguous().numpy().data)
-    return digest.hexdigest()
+def stop_ids(model: Any) -> tuple[int, ...]:
+    """Ids that end the target's answers, ascending."""
+    ids = model.generation_config.eos_token_id
+    if ids is None:
+        ids = model.config.eos_token_id
+    return tuple(sorted(ids if isinstance(ids, list) else [ids] if ids is not None else []))
 
 
 class Recorder:

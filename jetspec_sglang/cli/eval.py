@@ -1,0 +1,145 @@
+"""`jetspec eval`: τ, per-depth accuracy and simulated speed-up of heads, without a server.
+
+Contract: exact for temperature 0 on answers that `jetspec data` had the target write greedily.
+Prints a table; `--out` gets `results.json` and `tau.png`.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.errors import CommandError, UsageError
+
+if TYPE_CHECKING:
+    from jetspec_sglang.bench.costs import Costs
+    from jetspec_sglang.bench.offline import SetResult
+
+EXAMPLES = """\
+examples:
+  jetspec eval --target Qwen/Qwen3-8B --heads runs/first/head --answers held-out
+  jetspec eval --target T --heads causal=runs/a/head both=runs/b/head \\
+      --answers gsm8k=held-out/gsm8k-00000.npz chat=held-out/chat-00000.npz --out report
+"""
+RULES = ("chain", "accum_logp", "best_first")
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        "eval",
+        help=COMMANDS["eval"].help,
+        description="Replay rounds on the target's own stored answers.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--target", required=True, help="folder or hub id of the target")
+    parser.add_argument("--heads", nargs="+", required=True, metavar="[NAME=]HEAD")
+    parser.add_argument("--answers", nargs="+", required=True, metavar="[NAME=]SHARDS")
+    parser.add_argument("--budgets", nargs="+", type=int, default=[2, 4, 8, 16, 32, 64, 128, 256])
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
+    parser.add_argument("--width", type=int, default=8, help="candidates a depth (%(default)s)")
+    parser.add_argument("--limit", type=int, help="at most this many answers of each set")
+    parser.add_argument("--costs", type=Path, help="measured costs of a round, for speed-ups")
+    parser.add_argument("--out", type=Path, help="folder for results.json and tau.png")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (torch's choice)")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    if bad := [budget for budget in args.budgets if budget < 1]:
+        raise UsageError(f"--budgets {bad[0]}: must be 1 or more")
+    try:
+        return _run(args)
+    except (ValueError, OSError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _run(args: argparse.Namespace) -> int:
+    import torch
+    from tqdm import tqdm
+
+    from jetspec_sglang.bench.costs import Costs
+    from jetspec_sglang.bench.offline import evaluate
+    from jetspec_sglang.draft.checkpoint import resolve_head
+    from jetspec_sglang.draft.reference import ReferenceHead
+    from jetspec_sglang.training.responses import load
+    from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    costs = Costs.load(args.costs) if args.costs else None
+    sets = {name: load(path) for name, path in _named(args.answers).items()}
+    target = load_target(args.target)
+    heads, recorders = {}, {}
+    for name, folder in _named(args.heads).items():
+        head = ReferenceHead.from_folder(resolve_head(folder), *matrices(target))
+        head.config.check_against_target(target.config)
+        heads[name], recorders[name] = head, Recorder(target, head.config.target_layer_ids)
+    results: dict[str, dict[str, SetResult]] = {}
+    for name, answers in sets.items():
+        if args.limit:
+            answers = answers.take(range(min(args.limit, len(answers))))
+        with tqdm(total=len(answers), desc=name, unit="answer") as bar:
+            results[name] = evaluate(
+                heads, recorders, answers, stop_ids(target),
+                budgets=args.budgets, rules=args.rules, width=args.width, progress=bar.update,
+            )  # fmt: skip
+    print(table(results, args.budgets, costs))
+    if args.out:
+        _write(args.out, results)
+    return 0
+
+
+def table(
+    results: "dict[str, dict[str, SetResult]]", budgets: list[int], costs: "Costs | None"
+) -> str:
+    """A Markdown table, one row a set, head and rule: τ, and the speed-up where costs are known."""
+    rows = [
+        ["set", "head", "rule", *(f"B={b}" for b in budgets), "depth-1", "depth-2", "depth-3"],
+    ]
+    rows.append(["---"] * len(rows[0]))
+    for set_name, by_head in results.items():
+        for head, result in by_head.items():
+            top1 = [f"{value:.3f}" for value in (result.top1 / result.places).tolist()[:3]]
+            for rule in dict.fromkeys(rule for rule, _ in result.rounds):
+                cells = []
+                for budget in budgets:
+                    tau = result.tau(rule, budget)
+                    cell = f"{tau:.2f}"
+                    if costs is not None:
+                        cell += f" ({costs.speedup(tau, budget):.2f}x)"
+                    cells.append(cell)
+                rows.append([set_name, head, rule, *cells, *top1, *[""] * (3 - len(top1))])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _write(folder: Path, results: "dict[str, dict[str, SetResult]]") -> None:
+    from jetspec_sglang.bench.plots import plot_curves
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = {
+        name: {head: result.as_dict() for head, result in by_head.items()}
+        for name, by_head in results.items()
+    }
+    (folder / "results.json").write_text(json.dumps(plain, indent=1) + "\n")
+    curves: dict[str, dict[str, dict[int, float]]] = {}
+    for name, by_head in results.items():
+        lines: dict[str, dict[int, float]] = {}
+        for head, result in by_head.items():
+            for rule, budget in result.rounds:
+                lines.setdefault(f"{head}, {rule}", {})[budget] = result.tau(rule, budget)
+        curves[name] = lines
+    plot_curves(curves, folder / "tau.png")
+
+
+def _named(values: list[str]) -> dict[str, str]:
+    """`name=value`, or a value that is named by its last part."""
+    named: dict[str, str] = {}
+    for value in values:
+        name, separator, rest = value.partition("=")
+        name, rest = (name, rest) if separator else (Path(value).stem, value)
+        if name in named:
+            raise UsageError(f"two are named {name}; write NAME=...")
+        named[name] = rest
+    return named

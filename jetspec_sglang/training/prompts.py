@@ -1,0 +1,71 @@
+"""Prompts as token ids, and the guard that keeps evaluation prompts out of training data.
+
+Contract: pure apart from the tokenizer it is handed. A prompt is rendered with the target's own
+chat template, as the server would render it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+_PLACE = "\u2063USER TURN\u2063"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTemplate:
+    """The target's template around one user message, as token ids.
+
+    `before` ends where the user's message starts: what the target continues when it writes a
+    prompt itself. `stops` are the ids that end a turn.
+    """
+
+    tokenizer: Any
+    before: tuple[int, ...]
+    stops: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tokenizer: Any, stops: Iterable[int]) -> ChatTemplate:
+        """ValueError when the tokenizer has no chat template."""
+        if not getattr(tokenizer, "chat_template", None):
+            raise ValueError("the target's tokenizer has no chat template")
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": _PLACE}], tokenize=False, add_generation_prompt=True
+        )
+        before = tokenizer.encode(text.split(_PLACE)[0], add_special_tokens=False)
+        return cls(tokenizer, tuple(before), tuple(stops))
+
+    def render(self, message: str) -> list[int]:
+        """Token ids up to where the answer starts."""
+        text = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": message}], tokenize=False, add_generation_prompt=True
+        )
+        return self.tokenizer.encode(text, add_special_tokens=False)
+
+
+def normal_form(message: str) -> str:
+    """Lower case, letters and digits only: what two copies of one prompt have in common."""
+    return re.sub(r"[^a-z0-9]+", " ", message.lower()).strip()
+
+
+def prompt_hash(message: str) -> str:
+    return hashlib.sha256(normal_form(message).encode()).hexdigest()
+
+
+class HeldOut:
+    """The hashes of prompts that may never be trained on."""
+
+    def __init__(self, messages: Iterable[str]) -> None:
+        self._hashes = {prompt_hash(message) for message in messages}
+
+    def __contains__(self, message: str) -> bool:
+        return prompt_hash(message) in self._hashes
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def digest(self) -> str:
+        return hashlib.sha256("".join(sorted(self._hashes)).encode()).hexdigest()
