@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
+from .kube import KubernetesUnavailableError
 from .settings import Settings, SettingsError, load
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SettingsError, ValueError) as error:
         print(f"jetspec-controller: {error}", file=sys.stderr)
         return 2
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, sqlite3.Error, KubernetesUnavailableError) as error:
         print(f"jetspec-controller: {error}", file=sys.stderr)
         return 1
     return status

@@ -15,14 +15,24 @@ class KubernetesUnavailableError(RuntimeError):
     """The package is not installed, or there is no usable configuration."""
 
 
-async def api_client(kubeconfig: Path | None) -> Any:
-    """A `kubernetes.aio.client.ApiClient`; close it after use. Raises KubernetesUnavailableError."""
+def preload() -> None:
+    """Import the client now: it is large, and importing it later would hold up the event loop.
+
+    Raises KubernetesUnavailableError.
+    """
     try:
-        from kubernetes.aio import client, config
+        import kubernetes.aio.client  # noqa: F401
     except ImportError as error:
         raise KubernetesUnavailableError(
             "the package `kubernetes` is not installed: pip install 'jetspec-controller[kubernetes]'"
         ) from error
+
+
+async def api_client(kubeconfig: Path | None) -> Any:
+    """A `kubernetes.aio.client.ApiClient`; close it after use. Raises KubernetesUnavailableError."""
+    preload()
+    from kubernetes.aio import client, config
+
     configuration = client.Configuration()
     try:
         if kubeconfig is None:

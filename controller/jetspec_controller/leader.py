@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from .kube import api_client, own_namespace
+from .kube import api_client, own_namespace, preload
 from .settings import LeaderSettings
 
 logger = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ class LeaseLeader:
     def __init__(
         self, settings: LeaderSettings, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
+        """Raises KubernetesUnavailableError without the package."""
+        preload()
         self._settings = settings
         self._monotonic = monotonic
         self.identity = settings.identity or socket.gethostname()

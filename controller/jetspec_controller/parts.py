@@ -18,6 +18,7 @@ import yaml
 from .actuators import Actuator, SGLangActuator
 from .core import CostCurve, CostPoint, CostSource
 from .http_client import HttpClient
+from .kube import KubernetesUnavailableError
 from .metrics import ControllerMetrics
 from .settings import Settings, SettingsError
 from .sources import (
@@ -75,7 +76,7 @@ async def build_parts(
                             client, settings.prometheus, found.prometheus, settings
                         )
                     )
-        except ValueError as error:
+        except (ValueError, KubernetesUnavailableError) as error:
             raise SettingsError(str(error)) from error
         return Parts(
             settings,

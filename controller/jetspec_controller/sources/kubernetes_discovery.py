@@ -14,7 +14,7 @@ import aiohttp
 
 from ..core import Fault
 from ..http_client import FetchError
-from ..kube import KubernetesUnavailableError, api_client, own_namespace
+from ..kube import KubernetesUnavailableError, api_client, own_namespace, preload
 from ..settings import KubernetesDiscovery as KubernetesDiscoverySettings
 from ..settings import Settings
 from ..targets import Origin, Target
@@ -29,6 +29,8 @@ class KubernetesDiscovery:
     origin = Origin.KUBERNETES
 
     def __init__(self, discovery: KubernetesDiscoverySettings, settings: Settings) -> None:
+        """Raises KubernetesUnavailableError without the package."""
+        preload()
         self._discovery = discovery
         self._settings = settings
         self._read_at: float | None = None
@@ -41,9 +43,9 @@ class KubernetesDiscovery:
         return self._targets
 
     async def _slices(self) -> Sequence[Any]:
-        try:
-            from kubernetes.aio import client
+        from kubernetes.aio import client
 
+        try:
             namespace = own_namespace(self._discovery.namespace)
             async with await api_client(self._discovery.kubeconfig) as api:
                 slices = await client.DiscoveryV1Api(api).list_namespaced_endpoint_slice(
@@ -51,7 +53,7 @@ class KubernetesDiscovery:
                     label_selector=f"kubernetes.io/service-name={self._discovery.service}",
                     _request_timeout=TIMEOUT_S,
                 )
-        except (ImportError, KubernetesUnavailableError) as error:
+        except KubernetesUnavailableError as error:
             raise FetchError(Fault.DOWN, str(error)) from error
         except client.ApiException as error:
             fault = Fault.UNAUTHORISED if error.status in (401, 403) else Fault.HTTP
