@@ -27,7 +27,7 @@ class ExpositionParser:
     def parse(self, text: str, at: float) -> Snapshot:
         """Raises ValueError for a wanted line that is not in the text format."""
         snapshot = Snapshot(at)
-        for line in text.splitlines():
+        for line in text.split("\n"):
             brace = line.find("{")
             name = line[:brace] if brace > 0 else line.partition(" ")[0]
             if name not in self._wanted:
