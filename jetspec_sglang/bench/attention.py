@@ -3,13 +3,10 @@
 One request with SmolLM2's shape (9 query heads, 3 KV heads, dimension 64), a tree of `rows` nodes
 after `prefix` cached tokens in scattered slots. SDPA gets the tree as an additive mask; its K/V
 must first be gathered from the pool, so it is timed with and without that.
-`python -m jetspec_sglang.bench.attention` prints a table in microseconds, median
-(fastest-slowest); with `--cpu-time` those of one thread's CPU, for a machine that has other work.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +21,10 @@ from jetspec_sglang.native import MaskMode, attention
 HEADS, KV_HEADS, DIM = 9, 3, 64
 ROWS, PREFIXES = (1, 16, 64), (128, 512, 2048)
 FANOUT = 2
+NOTE = (
+    f"{HEADS} query heads, {KV_HEADS} KV heads, dimension {DIM}; microseconds: median "
+    "(fastest-slowest)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +93,15 @@ def case(rows: int, prefix: int, dtype: torch.dtype, timed: Callable[..., Timing
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m jetspec_sglang.bench.attention")
-    parser.add_argument("--cpu-time", action="store_true", help="CPU time of one thread")
-    cpu_time = parser.parse_args().cpu_time
+def table(*, cpu_time: bool = False) -> list[list[str]]:
+    """Rows for `report.markdown`; `cpu_time` counts the CPU time of one thread."""
     if cpu_time:
         torch.set_num_threads(1)
-    print(
-        f"{HEADS} query heads, {KV_HEADS} KV heads, dimension {DIM}, "
-        f"{torch.get_num_threads()} threads; microseconds: median (fastest-slowest)\n"
-    )
-    print("| type | rows | prefix | kernel | gather + SDPA | SDPA alone | gather + SDPA / kernel |")
-    print("|---|---|---|---|---|---|---|")
+    header = ["type", "rows", "prefix", "kernel", "gather + SDPA", "SDPA alone"]
+    rows = [[*header, "gather + SDPA / kernel"]]
     for row in run(clock=time.thread_time if cpu_time else time.perf_counter):
         ratio = row.gather_and_sdpa.median / row.kernel.median
-        print(
-            f"| {str(row.dtype).removeprefix('torch.')} | {row.rows} | {row.prefix} "
-            f"| {row.kernel} | {row.gather_and_sdpa} | {row.sdpa} | {ratio:.1f} |"
-        )
-
-
-if __name__ == "__main__":
-    main()
+        name = str(row.dtype).removeprefix("torch.")
+        times = (str(row.kernel), str(row.gather_and_sdpa), str(row.sdpa))
+        rows.append([name, str(row.rows), str(row.prefix), *times, f"{ratio:.1f}"])
+    return rows

@@ -1,12 +1,7 @@
-"""How long a tree takes to build: plain Python, C++, and the tensor version run on this device.
-
-`python -m jetspec_sglang.bench.tree` prints a table in microseconds, median (fastest-slowest);
-with `--cpu-time` those of one thread's CPU, for a machine that has other work.
-"""
+"""How long a tree takes to build: plain Python, C++, and the tensor version run on this device."""
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +16,7 @@ from jetspec_sglang.tree.reference import build_reference
 
 DEPTH, WIDTH = 15, 8
 BATCHES, BUDGETS = (1, 4, 16), (16, 64, 256)
+NOTE = f"best_first, D={DEPTH}, W={WIDTH}; microseconds: median (fastest-slowest)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +62,14 @@ def _on_device(tokens: torch.Tensor, logprobs: torch.Tensor, budget: int, rule: 
         torch.cuda.synchronize()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m jetspec_sglang.bench.tree")
-    parser.add_argument("--cpu-time", action="store_true", help="CPU time of one thread")
-    cpu_time = parser.parse_args().cpu_time
+def table(*, cpu_time: bool = False) -> list[list[str]]:
+    """Rows for `report.markdown`; `cpu_time` counts the CPU time of one thread."""
     if cpu_time:
         torch.set_num_threads(1)
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    print(f"best_first, D={DEPTH}, W={WIDTH}; microseconds: median (fastest-slowest)\n")
-    print(f"| batch | B | plain Python | C++ | tensors on {where} | Python / C++ |")
-    print("|---|---|---|---|---|---|")
+    rows = [["batch", "B", "plain Python", "C++", f"tensors on {where}", "Python / C++"]]
     for row in run(clock=time.thread_time if cpu_time else time.perf_counter):
         ratio = row.reference.median / row.native.median
-        print(
-            f"| {row.batch} | {row.budget} | {row.reference} | {row.native} | {row.device} "
-            f"| {ratio:.0f} |"
-        )
-
-
-if __name__ == "__main__":
-    main()
+        times = (str(row.reference), str(row.native), str(row.device))
+        rows.append([str(row.batch), str(row.budget), *times, f"{ratio:.0f}"])
+    return rows

@@ -33,6 +33,9 @@ COMMANDS = {
         "jetspec_sglang.cli.data", "let the target write the answers that a head learns from"
     ),
     "train": Command("jetspec_sglang.cli.train", "train a draft head"),
+    "bench": Command(
+        "jetspec_sglang.cli.bench", "measure serving, rounds, trees and attention on this machine"
+    ),
     "eval": Command(
         "jetspec_sglang.cli.eval", "τ of a head at every budget on stored answers, offline"
     ),

@@ -1,0 +1,262 @@
+"""`jetspec bench serve|round|curve|tree|attention`: measurements, printed as Markdown tables.
+
+Contract: `serve`, `round` and `curve` start and end their own servers. Exit status 1 when a limit
+that the command states is not met. I/O: processes, HTTP, files that are asked for.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.errors import CommandError, UsageError
+
+EXAMPLES = """\
+Flags that are not named here go to SGLang, for example --model-path; the head is JETSPEC_HEAD or
+--speculative-draft-model-path.
+
+examples:
+  jetspec bench serve --quick
+  jetspec bench serve --prompts gsm8k --json speed.json --plot speed.png
+  jetspec bench round --batch 1 --budget 16
+  jetspec bench curve --prompts gsm8k --requests 64
+  jetspec bench serve --write docs/benchmarks.md      put the table into its place there
+"""
+QUICK: dict[str, dict[str, Any]] = {
+    "serve": {"repeats": 1, "requests": 2, "max_tokens": 32, "batches": [1, 4], "budgets": [16]},
+    "round": {"requests": 2, "max_tokens": 32},
+    "curve": {"requests": 4, "max_tokens": 48},
+}
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        "bench",
+        help=COMMANDS["bench"].help,
+        description="Measure this machine; tables go to stdout as Markdown.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(dest="kind", metavar="WHAT", required=True)
+    serve = kinds.add_parser("serve", help="tokens/s of plain decoding, chains and trees")
+    serve.add_argument("--batches", nargs="+", type=int, default=[1, 2, 4, 8])
+    serve.add_argument("--budgets", nargs="+", type=int, default=[8, 16, 32, 64])
+    serve.add_argument("--chains", nargs="*", type=int, default=[4, 8, 16], metavar="B")
+    serve.add_argument("--dtypes", nargs="+", help="of plain decoding (float32 and the fastest)")
+    serve.add_argument("--jetspec-dtypes", nargs="+", default=["float32"], metavar="DTYPE")
+    serve.add_argument("--repeats", type=int, default=3, help="(%(default)s)")
+    serve.add_argument(
+        "--together",
+        action="store_true",
+        help="keep all servers up and alternate between them (memory for all of them)",
+    )
+    serve.add_argument("--json", type=Path, metavar="FILE", help="write every sample")
+    serve.add_argument("--plot", type=Path, metavar="FILE", help="write a plot")
+    _add_load(serve, requests=8, max_tokens=128)
+
+    round_ = kinds.add_parser("round", help="where a round's time goes")
+    round_.add_argument("--batch", type=int, default=1, help="(%(default)s)")
+    round_.add_argument("--budget", type=int, default=16, help="(%(default)s)")
+    round_.add_argument("--dtype", default="float32", help="(%(default)s)")
+    round_.add_argument(
+        "--limit", type=float, default=0.10, help="largest share outside GEMMs (%(default)s)"
+    )
+    _add_load(round_, requests=8, max_tokens=128)
+
+    curve = kinds.add_parser("curve", help="τ(B') from one run at B against τ measured at B'")
+    curve.add_argument("--largest", type=int, default=64, metavar="B", help="(%(default)s)")
+    curve.add_argument("--budgets", nargs="+", type=int, default=[4, 8, 16, 32])
+    curve.add_argument("--batch", type=int, default=4, help="(%(default)s)")
+    curve.add_argument("--dtype", default="float32", help="(%(default)s)")
+    curve.add_argument("--limit", type=float, default=0.03, help="largest difference (%(default)s)")
+    _add_load(curve, requests=32, max_tokens=128)
+
+    for name, what in (("tree", "building trees"), ("attention", "the host's attention")):
+        kind = kinds.add_parser(name, help=f"{what}, in microseconds")
+        kind.add_argument("--cpu-time", action="store_true", help="CPU time of one thread")
+        _add_write(kind)
+    return parser
+
+
+def _add_load(parser: argparse.ArgumentParser, requests: int, max_tokens: int) -> None:
+    parser.add_argument(
+        "--prompts", default="chat", help="a JSONL file or a data set (%(default)s, built in)"
+    )
+    parser.add_argument("--requests", type=int, default=requests, help="a load (%(default)s)")
+    parser.add_argument("--max-tokens", type=int, default=max_tokens, help="(%(default)s)")
+    parser.add_argument("--port", type=int, default=31800, help="(%(default)s)")
+    parser.add_argument("--logs", type=Path, help="folder of the servers' logs (in the cache)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
+    _add_write(parser)
+    parser.set_defaults(pass_through=True)
+
+
+def _add_write(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="put the table into its place in FILE"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if getattr(args, "quick", False):
+        vars(args).update(QUICK[args.kind])
+    _check_numbers(args)
+    try:
+        return _KINDS[args.kind](args)
+    except (ValueError, OSError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    for name in ("batch", "budget", "largest", "batches", "budgets", "chains", "repeats",
+                 "requests", "max_tokens"):  # fmt: skip
+        value = getattr(args, name, None)
+        for number in value if isinstance(value, list) else [value]:
+            least = 2 if name == "max_tokens" else 1
+            if number is not None and number < least:
+                raise UsageError(f"--{name.replace('_', '-')} {number}: must be {least} or more")
+
+
+def _serve(args: argparse.Namespace) -> int:
+    import json
+
+    from tqdm import tqdm
+
+    from jetspec_sglang.bench import report, serve
+    from jetspec_sglang.bench.servers import Launch, fastest_dtype, fleet
+
+    dtypes = args.dtypes or list(dict.fromkeys(["float32", fastest_dtype()]))
+    configs = [serve.Config(Launch(dtype, None), 0) for dtype in dtypes]
+    for dtype in args.jetspec_dtypes:
+        configs += [serve.Config(Launch(dtype, "chain"), budget) for budget in args.chains]
+        configs += [serve.Config(Launch(dtype, "best_first"), budget) for budget in args.budgets]
+    cells = serve.schedule(configs, args.batches, args.repeats, together=args.together)
+    prompts = _prompts(args.prompts, max(args.requests, 2 * max(args.batches)))
+
+    def of_batch(batch: int) -> list[str]:
+        return prompts[: max(args.requests, 2 * batch)]
+
+    samples: list[serve.Sample] = []
+    with (
+        fleet(args.rest, args.port, _logs(args), together=args.together) as servers,
+        tqdm(total=len(cells), unit="measurement") as bar,
+    ):
+
+        def show(cell: serve.Cell) -> None:
+            bar.set_description(f"{cell.config.name}, batch {cell.batch}")
+
+        for sample in serve.measure_all(servers, cells, of_batch, args.max_tokens, show):
+            samples.append(sample)
+            bar.update()
+            if args.json:  # after every sample, so that a run cut short leaves what it measured
+                content = {
+                    "machine": report.machine(),
+                    "prompts": args.prompts,
+                    "max_tokens": args.max_tokens,
+                    "samples": [one.as_dict() for one in samples],
+                }
+                args.json.write_text(json.dumps(content, indent=1) + "\n")
+    results = serve.summarise(samples)
+    if args.plot:
+        from jetspec_sglang.bench.speed_plot import plot_speeds
+
+        plot_speeds(results, args.plot)
+    note = (
+        f"Tokens/s, prefill included: median (smallest-largest) of {args.repeats} repeats, and the "
+        f"ratio to plain decoding of the same dtype. {args.prompts} prompts, {args.max_tokens} "
+        "tokens each, T=0."
+    )
+    return _publish(args, serve.table(results), note)
+
+
+def _round(args: argparse.Namespace) -> int:
+    from jetspec_sglang.bench import round as rounds
+    from jetspec_sglang.bench.servers import Launch, fleet
+
+    with fleet(args.rest, args.port, _logs(args)) as servers:
+        server, _ = servers.get(Launch(args.dtype, "best_first"))
+        prompts = _prompts(args.prompts, max(args.requests, args.batch))
+        result = rounds.measure(server, prompts, args.budget, args.batch, args.max_tokens)
+    met = result.outside_gemms <= args.limit
+    note = (
+        f"Batch {args.batch}, B={args.budget}, {args.dtype}, {result.rounds} rounds, τ "
+        f"{result.tau:.2f}. Outside draft and verify: {result.outside_gemms:.1%} of a round "
+        f"(limit {args.limit:.0%}{'' if met else ', NOT MET'})."
+    )
+    _publish(args, rounds.table(result), note)
+    return 0 if met else 1
+
+
+def _curve(args: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from jetspec_sglang.bench import curve
+    from jetspec_sglang.bench.servers import Launch, fleet
+
+    if too_large := [budget for budget in args.budgets if budget >= args.largest]:
+        raise UsageError(f"--budgets {too_large[0]}: must be below --largest {args.largest}")
+    with (
+        fleet(args.rest, args.port, _logs(args)) as servers,
+        tqdm(total=1 + len(args.budgets), unit="budget") as bar,
+    ):
+        server, _ = servers.get(Launch(args.dtype, "best_first"))
+
+        def show(budget: int) -> None:
+            bar.set_description(f"B={budget}")
+            bar.update()
+
+        points = curve.measure(
+            server, _prompts(args.prompts, args.requests), args.largest, args.budgets,
+            args.batch, args.max_tokens, show,
+        )  # fmt: skip
+    worst = max(abs(point.difference) for point in points)
+    met = worst <= args.limit
+    note = (
+        f"{args.requests} {args.prompts} prompts, {args.max_tokens} tokens each, T=0, batch "
+        f"{args.batch}, {args.dtype}. Largest difference {worst:.1%} (limit {args.limit:.0%}"
+        f"{'' if met else ', NOT MET'})."
+    )
+    _publish(args, curve.table(points, args.largest), note)
+    return 0 if met else 1
+
+
+def _tree(args: argparse.Namespace) -> int:
+    from jetspec_sglang.bench import tree
+
+    return _publish(args, tree.table(cpu_time=args.cpu_time), tree.NOTE)
+
+
+def _attention(args: argparse.Namespace) -> int:
+    from jetspec_sglang.bench import attention
+
+    return _publish(args, attention.table(cpu_time=args.cpu_time), attention.NOTE)
+
+
+_KINDS = {
+    "serve": _serve, "round": _round, "curve": _curve, "tree": _tree, "attention": _attention,
+}  # fmt: skip
+
+
+def _prompts(name: str, count: int) -> list[str]:
+    """The first `count` prompts, from the beginning again where the set is smaller."""
+    from jetspec_sglang.bench.datasets import load_prompts
+
+    found = load_prompts(name)
+    return [found[i % len(found)] for i in range(count)]
+
+
+def _logs(args: argparse.Namespace) -> Path:
+    from jetspec_sglang.cache import cache_dir
+
+    return args.logs or cache_dir() / "bench"
+
+
+def _publish(args: argparse.Namespace, rows: list[list[str]], note: str) -> int:
+    """Print the table with its notes, and write it where asked to."""
+    from jetspec_sglang.bench import report
+
+    body = f"{report.markdown(rows)}\n\n{note}\n{report.machine_line()}"
+    print(body)
+    if args.write:
+        report.write_section(args.write, args.kind, body)
+    return 0
