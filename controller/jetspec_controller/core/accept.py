@@ -22,6 +22,9 @@ from .types import AcceptPoint, BudgetCounters
 SEED_ROUNDS = 20
 """A server's totals count, when first seen, as at most this many times ``min_request_rounds``."""
 
+MOST_BUDGETS = 32
+"""Budgets remembered, the most recent ones."""
+
 
 def remember(
     config: PolicyConfig,
@@ -48,7 +51,8 @@ def remember(
             tuple(p * decay + a * scale for p, a in zip(previous, counts.accepted, strict=True)),
             now,
         )
-    return tuple(kept[budget] for budget in sorted(kept))
+    newest = sorted(kept.values(), key=lambda m: -m.updated_at)[:MOST_BUDGETS]
+    return tuple(sorted(newest, key=lambda m: m.budget))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ class AcceptModel:
         ratio = min(max(ratio, 0.5), 1.0)
         octaves = np.log2(np.maximum(budgets / last, 1.0))
         total = octaves if ratio == 1.0 else ratio * (1 - ratio**octaves) / (1 - ratio)
-        return inside + octave * total
+        taus: Array = inside + octave * total
+        return taus
 
     def confidence(self, budget: int) -> float:
         """0 … 1 by the request rounds behind τ(budget); 0 where it is extrapolated."""
@@ -102,7 +107,7 @@ def model(
     config: PolicyConfig, memory: Sequence[AcceptMemory], edges: Sequence[int], now: float
 ) -> AcceptModel | None:
     """The curve that the memory supports, or None when no round above budget 1 is remembered."""
-    groups = [m for m in memory if m.budget >= edges[0] and m.request_rounds > 0]
+    groups = [m for m in memory if m.budget >= edges[0] and len(m.accepted) == len(edges)]
     fresh = {m.budget: _halved(now - m.updated_at, config.accept_half_life_s) for m in groups}
     xs, excess, weights, ages = [1.0], [0.0], [0.0], [0.0]
     for i, edge in enumerate(edges):
@@ -142,4 +147,4 @@ def _measured(config: PolicyConfig, groups: Sequence[AcceptMemory], now: float) 
 
 def _halved(elapsed: float, half_life: float) -> float:
     """0.5 ** (elapsed / half_life), kept above zero so that old counts keep their ratios."""
-    return max(0.5 ** (max(elapsed, 0.0) / half_life), 1e-9)
+    return max(math.pow(0.5, max(elapsed, 0.0) / half_life), 1e-9)

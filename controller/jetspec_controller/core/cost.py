@@ -23,6 +23,7 @@ from .state import CostMemory
 from .types import BudgetCounters, CostCurve, CostPoint
 
 BATCH_BINS_PER_OCTAVE = 2
+MOST_CELLS = 96  # remembered, the most recent ones
 PLAIN_OCTAVE = -2.0  # where budget 1 lies: it drafts nothing, so it is set apart from budget 2
 
 # The process, in log seconds. Standard deviations of what the curve may be wrong by:
@@ -58,7 +59,8 @@ def remember(
             seconds = old.seconds + share * (seconds - old.seconds)
             rounds += mass
         kept[key] = CostMemory(counts.budget, batch, seconds, rounds, now)
-    return tuple(kept[key] for key in sorted(kept))
+    newest = sorted(kept.values(), key=lambda m: -m.updated_at)[:MOST_CELLS]
+    return tuple(sorted(newest, key=lambda m: (m.budget, m.batch)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,17 @@ class CostModel:
         base = self.curve_s(batch * budget) + self.request_s * batch
         if not len(self.weights):
             return base
-        return base * np.exp(_covariance(_places(batch, budget), self.cells) @ self.weights)
+        ratio = _covariance(_places(batch, budget), self.cells) @ self.weights
+        seconds: Array = base * np.exp(ratio)
+        return seconds
 
     def curve_s(self, rows: Array) -> Array:
         """Seconds by the uncorrected curve."""
         at = np.log(rows)
         inside = np.interp(at, self.log_rows, self.log_seconds)
-        return np.exp(inside + np.maximum(at - self.log_rows[-1], 0.0) * self._last_slope())
+        beyond = np.maximum(at - self.log_rows[-1], 0.0) * self._last_slope()
+        seconds: Array = np.exp(inside + beyond)
+        return seconds
 
     def doubt(self, batch: Array, budget: Array, reference: int) -> Array:
         """Standard deviation of log seconds at each place [K] against the place ``reference``."""
@@ -92,7 +98,9 @@ class CostModel:
         known = _covariance(places, self.cells)
         joint = _covariance(places, places) - known @ self.precision @ known.T
         own = np.diag(joint)
-        return np.sqrt(np.maximum(own + own[reference] - 2.0 * joint[reference], 0.0))
+        variance = own + own[reference] - 2.0 * joint[reference]
+        doubt: Array = np.sqrt(np.maximum(variance, 0.0))
+        return doubt
 
     def _last_slope(self) -> float:
         """Growth beyond the last point: that of the last segment, at least half proportional."""
@@ -152,7 +160,8 @@ def _covariance(a: Array, b: Array) -> Array:
     """Prior covariance of the log ratio between places, shape [..., len(b)]."""
     apart = a[..., None, :] - b
     local = np.exp(-0.5 * (apart * apart).sum(-1) / LENGTH**2)
-    return OFFSET**2 + TREND**2 * (a @ b.T) + LOCAL**2 * local
+    covariance: Array = OFFSET**2 + TREND**2 * (a @ b.T) + LOCAL**2 * local
+    return covariance
 
 
 def _from_cells(memory: Sequence[CostMemory], now: float) -> CostCurve:

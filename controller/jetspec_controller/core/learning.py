@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from . import accept, cost
@@ -84,5 +85,5 @@ def _smoothed(
     """Exponential mean with half-life ``load_half_life_s``; a missing value keeps the old mean."""
     if value is None or old is None or last_at is None:
         return old if value is None else value
-    keep = 0.5 ** (max(now - last_at, 0.0) / config.load_half_life_s)
+    keep = math.pow(0.5, max(now - last_at, 0.0) / config.load_half_life_s)
     return value + keep * (old - value)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .accept import AcceptModel
 from .config import PolicyConfig
@@ -77,7 +78,7 @@ def within_objectives(
     round_s: Array,
     latency: LatencyPercentiles | None,
     current: int,
-) -> Array:
+) -> NDArray[np.bool_]:
     """Which budgets keep the configured percentiles, shape of ``round_s``; if none does, the one
     that comes nearest. True everywhere without an objective or a measurement.
 
@@ -96,4 +97,5 @@ def within_objectives(
         if config.ttft_objective_s is not None and latency.ttft_s:
             ttft = latency.ttft_s + round_s - round_s[..., here : here + 1]
             excess = np.maximum(excess, ttft / config.ttft_objective_s - 1.0)
-    return excess <= np.maximum(excess.min(-1, keepdims=True), 0.0)
+    usable: NDArray[np.bool_] = excess <= np.maximum(excess.min(-1, keepdims=True), 0.0)
+    return usable

@@ -39,7 +39,8 @@ def concave(x: Array, y: Array, weights: Array) -> Array:
     step = np.diff(x)
     slopes = np.diff(y) / step
     pooled = -isotonic(-slopes, weights[1:] * step)
-    return y[0] + np.concatenate(([0.0], np.cumsum(np.maximum(pooled, 0.0) * step)))
+    smooth: Array = y[0] + np.concatenate(([0.0], np.cumsum(np.maximum(pooled, 0.0) * step)))
+    return smooth
 
 
 def loglog_convex(rows: Array, seconds: Array, weights: Array) -> tuple[Array, Array]:

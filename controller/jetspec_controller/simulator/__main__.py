@@ -1,6 +1,6 @@
 """``python -m jetspec_controller.simulator``: the comparison of policies as a Markdown table."""
 
-from .command import main
+from .cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

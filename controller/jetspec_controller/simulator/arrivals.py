@@ -51,7 +51,7 @@ class Lengths:
         def lengths(mean: int) -> list[int]:
             mu = np.log(mean) - 0.5 * self.spread**2
             drawn = np.rint(rng.lognormal(mu, self.spread, count))
-            return np.maximum(drawn, 1).astype(int).tolist()
+            return [max(int(length), 1) for length in drawn]
 
         return lengths(self.prompt_tokens), lengths(self.output_tokens)
 

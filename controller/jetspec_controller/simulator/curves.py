@@ -9,6 +9,7 @@ surface into rounds: seconds per round = batch · τ(B) / tokens per second.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -45,7 +46,8 @@ class TauCurve:
         """τ of each budget."""
         x, known = np.log2(budgets), np.log2(self.budgets)
         slope = (self.taus[-1] - self.taus[-2]) / (known[-1] - known[-2])
-        return np.interp(x, known, self.taus) + slope * np.maximum(x - known[-1], 0.0)
+        taus: Array = np.interp(x, known, self.taus) + slope * np.maximum(x - known[-1], 0.0)
+        return taus
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class RooflineSurface:
     def round_s(self, batch: float, budget: float) -> float:
         rows = batch * budget
         # A soft maximum: the knee of a real device is rounded.
-        verify = (self.read_s**4 + (rows * self.row_s) ** 4) ** 0.25
+        verify = math.sqrt(math.hypot(self.read_s**2, (rows * self.row_s) ** 2))
         return verify + self.request_s * batch + (self.draft_s if budget > 1 else 0.0)
 
 

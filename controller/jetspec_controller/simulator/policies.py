@@ -61,12 +61,13 @@ class Static(_InEngine):
 
 class Schedule(_InEngine):
     """A hand-set batch → budget schedule, as TensorRT-LLM's ``draft_len_schedule`` and vLLM's
-    speculative-tokens-by-batch-size are: the largest tier that keeps rows at or below ``rows``.
+    speculative-tokens-by-batch-size are: the largest tier that keeps rows at or below ``rows``,
+    and never less than the lowest that speculates.
     """
 
     def __init__(self, device: Device, rows: int = 256) -> None:
         self.name = f"schedule {rows} rows"
-        self._tiers, self._rows = device.tiers, rows
+        self._tiers, self._rows = device.tiers[1:], rows
 
     def budget(self, batch: int) -> int:
         return max((t for t in self._tiers if t * batch <= self._rows), default=self._tiers[0])
