@@ -63,7 +63,7 @@ def test_ratios_pair_a_repeat_with_plain_decoding_of_the_same_dtype():
             sample(plain, 1, 50),
             sample(tree, 1, 75, rounds=30, drafts=45),
             sample(half, 1, 150),
-        ]  # fmt: skip
+        ]
     )
     assert results[tree, 1].speed == Spread(112.5, 75, 150)
     assert results[tree, 1].ratio == Spread(1.5, 1.5, 1.5)
