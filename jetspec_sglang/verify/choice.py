@@ -16,6 +16,7 @@ import torch
 from sglang.srt.layers.logits_processor import LogitsProcessorOutput
 from sglang.srt.layers.sampler import apply_custom_logit_processor
 
+from jetspec_sglang.verify.argmax import argmax
 from jetspec_sglang.verify.penalties import apply_penalties, needs_penalties
 
 if TYPE_CHECKING:
@@ -62,11 +63,9 @@ def choose_tokens(
     positions int64 [bs * B]. T=0 takes the argmax, as plain decoding does.
     """
     if info.is_all_greedy:
-        chosen = torch.argmax(logits, dim=-1)
+        chosen = argmax(logits)
     else:
-        output = LogitsProcessorOutput(
-            next_token_logits=logits.clone() if keep_logits else logits
-        )
+        output = LogitsProcessorOutput(next_token_logits=logits.clone() if keep_logits else logits)
         chosen = sampler(output, per_node(info, budget), False, [], [], positions)
     return chosen.to(torch.int64).view(-1, budget)
 
