@@ -41,7 +41,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     serve = kinds.add_parser("serve", help="tokens/s of plain decoding, chains and trees")
     serve.add_argument("--batches", nargs="+", type=int, default=[1, 2, 4, 8])
     serve.add_argument("--budgets", nargs="+", type=int, default=[8, 16, 32, 64])
-    serve.add_argument("--chains", nargs="*", type=int, default=[4, 8, 16], metavar="B")
+    serve.add_argument("--chains", nargs="*", type=int, default=[4, 8], metavar="B")
     serve.add_argument("--dtypes", nargs="+", help="of plain decoding (float32 and the fastest)")
     serve.add_argument("--jetspec-dtypes", nargs="+", default=["float32"], metavar="DTYPE")
     serve.add_argument("--repeats", type=int, default=3, help="(%(default)s)")
