@@ -20,23 +20,15 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
     return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
 
-def make_optimizers(module: nn.Module, settings: TrainSettings) -> list[torch.optim.Optimizer]:
-    """AdamW for everything, or Muon for the matrices; gains are never decayed.
-
-    Muon's updates are scaled to the size of AdamW's, so one learning rate serves both.
-    """
+def make_optimizer(module: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """AdamW; gains are not decayed."""
     parameters = [p for p in module.parameters() if p.requires_grad]
-    matrices = [p for p in parameters if p.ndim == 2]
-    gains = [p for p in parameters if p.ndim != 2]
-    rate, decay = settings.learning_rate, settings.weight_decay
-    betas = (0.9, settings.beta2)
-    if settings.optimizer == "adamw":
-        groups = [
-            {"params": matrices, "weight_decay": decay},
-            {"params": gains, "weight_decay": 0.0},
-        ]
-        return [torch.optim.AdamW(groups, lr=rate, betas=betas, fused=True)]
-    return [
-        torch.optim.Muon(matrices, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(gains, lr=rate, betas=betas, weight_decay=0.0, fused=True),
+    groups = [
+        {
+            "params": [p for p in parameters if p.ndim > 1],
+            "weight_decay": settings.weight_decay,
+        },
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
+    rate, betas = settings.learning_rate, (0.9, settings.beta2)
+    return torch.optim.AdamW(groups, lr=rate, betas=betas, fused=True)

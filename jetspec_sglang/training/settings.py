@@ -66,8 +66,6 @@ class TrainSettings(BaseModel):
     logits_chunk: Positive = 256
     """Rows whose logits exist at a time."""
 
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """muon orthogonalises the updates of the matrices; gains stay with AdamW either way."""
     learning_rate: Annotated[float, Field(gt=0)] = 3e-4
     """Peak learning rate."""
     warmup_steps: Natural = 100

@@ -25,7 +25,7 @@ from jetspec_sglang.training.batches import Sampler, rows
 from jetspec_sglang.training.features import FeatureSource
 from jetspec_sglang.training.metrics import Metrics
 from jetspec_sglang.training.objective import Objective
-from jetspec_sglang.training.schedule import learning_rate, make_optimizers
+from jetspec_sglang.training.schedule import learning_rate, make_optimizer
 from jetspec_sglang.training.settings import TrainSettings
 
 
@@ -41,8 +41,8 @@ class Trainer:
         self.settings, self.accelerator = settings, accelerator
         self.sampler, self.source = sampler, source
         self.objective = objective
-        optimizers = make_optimizers(objective, settings)
-        self.model, *self.optimizers = accelerator.prepare(objective, *optimizers)
+        optimizer = make_optimizer(objective, settings)
+        self.model, self.optimizer = accelerator.prepare(objective, optimizer)
         self.step = 0
 
     def train(self, after_checkpoint: Callable[[], None] = lambda: None) -> None:
@@ -75,9 +75,8 @@ class Trainer:
         indices, batch = self.sampler.batch(self.step)
         divisor = self.objective.weight_sum(batch.labels.to(accelerator.device))
         rate = learning_rate(self.step, settings)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         starts = range(
             accelerator.process_index * settings.micro_sequences,
             len(indices),
@@ -95,9 +94,8 @@ class Trainer:
                 accelerator.backward(score.loss * accelerator.num_processes)
             sums.append(torch.cat((score.loss.detach().float()[None], score.rows, score.hits)))
         norm = accelerator.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
         total = accelerator.reduce(torch.stack(sums).sum(dim=0), reduction="sum").cpu()
         loss, counts = total[0], total[1:].chunk(2)
         return loss, counts[0], counts[1], float(norm), rate

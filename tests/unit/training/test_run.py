@@ -43,11 +43,8 @@ def parts(settings, dtype=torch.float64):
 
 
 @pytest.mark.parametrize("cached", [False, True])
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, monkeypatch, cached, optimizer):
-    extra = {"optimizer": optimizer}
-    if cached:
-        extra["feature_cache"] = tmp_path / "features"
+def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, monkeypatch, cached):
+    extra = {"feature_cache": tmp_path / "features"} if cached else {}
     whole = tiny_settings(tmp_path, "whole", **extra)
     train(whole)
 
