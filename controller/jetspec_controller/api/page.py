@@ -1,6 +1,7 @@
 """The page `/` and what it loads, all from this server: no request leaves for another host.
 
-Plotly's own bundle comes from the installed package. Reads those files once.
+Plotly's own bundle comes from the installed package. Reads and packs those files, in a thread of
+its own, once.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ def asset(name: str) -> Asset:
 
 
 @router.get("/")
-async def page() -> Response:
+def page() -> Response:
     """Speed versus budget, live."""
     html = files("jetspec_controller").joinpath("page/index.html").read_text()
     return Response(html, media_type="text/html", headers={**HEADERS, "Cache-Control": "no-cache"})
 
 
 @router.get("/page/{name}")
-async def page_asset(
+def page_asset(
     name: str,
     accept_encoding: Annotated[str, Header()] = "",
     if_none_match: Annotated[str, Header()] = "",
