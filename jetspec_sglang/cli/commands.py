@@ -36,6 +36,9 @@ COMMANDS = {
     "bench": Command(
         "jetspec_sglang.cli.bench", "measure serving, rounds, trees and attention on this machine"
     ),
+    "export": Command(
+        "jetspec_sglang.cli.export", "a trained head in the release's layout, with a model card"
+    ),
     "eval": Command(
         "jetspec_sglang.cli.eval", "τ of a head at every budget on stored answers, offline"
     ),

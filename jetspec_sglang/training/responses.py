@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,6 +129,10 @@ def shards(path: str | Path) -> list[Path]:
     if not files:
         raise FileNotFoundError(f"{path}: no .npz shard there")
     return files
+
+
+def load_all(paths: Iterable[str | Path]) -> Responses:
+    return join([load(path) for path in paths])
 
 
 def save(responses: Responses, path: str | Path) -> None:
