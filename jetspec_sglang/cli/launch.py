@@ -49,7 +49,7 @@ def interpreter_arguments(host: bool) -> list[str]:
 def sglang_arguments(
     flags: Flags, *, model: str | None, head: str | None, jetspec: bool, host: bool
 ) -> list[str]:
-    """Arguments for `sglang.launch_server`, the user's own first.
+    """Arguments for `sglang.launch_server`, the user's own last: they win in any spelling.
 
     `model`: the target to serve when none is given, else None. `head`: likewise for the head.
     `jetspec`: ask for JETSPEC. `host`: the host platform is in use.
@@ -71,4 +71,4 @@ def sglang_arguments(
         part for name, value in defaults.items() if not flags.given(name) for part in (name, value)
     ]
     added += [name for name in switches if not flags.given(name)]
-    return [*flags.argv, *added]
+    return [*added, *flags.argv]

