@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,12 +34,11 @@ class _Server(uvicorn.Server):
 async def serve(settings: Settings, config_path: Path | None, flags: Mapping[str, Any]) -> int:
     """Run until a signal; 1 if a part failed. Raises SettingsError or OSError at the start."""
     service = Service(settings, config_path=config_path, flags=flags)
+    listener = _listen(settings.api.host, settings.api.port)
     await service.start()
     server = _Server(
         uvicorn.Config(
             create_app(service),
-            host=settings.api.host,
-            port=settings.api.port,
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -57,15 +57,12 @@ async def serve(settings: Settings, config_path: Path | None, flags: Mapping[str
         task.add_done_callback(reloads.discard)
 
     loop.add_signal_handler(signal.SIGHUP, reload)
-    serving = asyncio.create_task(server.serve())
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
     waiting = asyncio.create_task(stopped.wait())
     parts: list[asyncio.Task[Any]] = [serving, waiting]
     parts += [task for task in (service.leading, service.looping) if task is not None]
-    while not (server.started or serving.done()):
-        await asyncio.sleep(0.01)
-    if server.started:
-        host, port = server.servers[0].sockets[0].getsockname()[:2]
-        logger.info("serving on http://%s:%d", host, port)
+    host, port = listener.getsockname()[:2]
+    logger.info("serving on http://%s:%d", f"[{host}]" if ":" in host else host, port)
     done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
     failed = waiting not in done
     for task in done - {waiting}:
@@ -76,6 +73,12 @@ async def serve(settings: Settings, config_path: Path | None, flags: Mapping[str
     await asyncio.gather(serving, return_exceptions=True)
     await service.stop()
     return 1 if failed else 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound before anything is controlled, so that a port in use ends the start. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)
 
 
 async def _reload(service: Service) -> None:
