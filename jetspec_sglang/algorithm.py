@@ -12,6 +12,7 @@ from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
 from jetspec_sglang.budget import DEFAULT_MAX_BUDGET
+from jetspec_sglang.draft.check import check_head
 from jetspec_sglang.settings import MAX_BUDGET_LIMIT, Settings
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ def validate_server_args(server_args: ServerArgs) -> None:
         server_args.speculative_num_draft_tokens,
         MAX_BUDGET_LIMIT,
     )
+    # The worker checks again; here a wrong head stops the server before the target is loaded.
+    check_head(server_args.speculative_draft_model_path, server_args.model_path)
 
 
 def _check_range(flag: str, value: int | None, largest: int) -> None:

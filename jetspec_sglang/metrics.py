@@ -43,9 +43,7 @@ class EngineMetrics:
         names = list(labels)
 
         def gauge(name: str, text: str, *extra: str) -> Gauge:
-            return Gauge(
-                f"jetspec_{name}", text, [*names, *extra], multiprocess_mode="mostrecent"
-            )
+            return Gauge(f"jetspec_{name}", text, [*names, *extra], multiprocess_mode="mostrecent")
 
         def counter(name: str, text: str, *extra: str) -> Counter:
             return Counter(f"jetspec_{name}", text, [*names, *extra])

@@ -105,9 +105,7 @@ def publish_budget(budget: int, reserve: int) -> None:
     get_spec()._set("max_speculative_num_draft_tokens", reserve)
 
 
-def plan_window(
-    worker: TpModelWorker, batch: ScheduleBatch, window: torch.Tensor
-) -> KVLocPlan:
+def plan_window(worker: TpModelWorker, batch: ScheduleBatch, window: torch.Tensor) -> KVLocPlan:
     """SGLang's id plan for a round that writes `window`, slots int64 [bs, width]."""
     return worker.model_runner.kv_index_translator.plan(
         req_pool_indices=batch.req_pool_indices,
@@ -256,9 +254,7 @@ def move_accepted(
     base = torch.arange(bs, device=path.device)[:, None] * width
     index = torch.where(path >= 0, base + path, path).to(torch.int32)
     batch.out_cache_loc = window.reshape(-1)
-    move_accept_tokens_to_target_kvcache(
-        batch, index, lens - 1, batch.token_to_kv_pool_allocator
-    )
+    move_accept_tokens_to_target_kvcache(batch, index, lens - 1, batch.token_to_kv_pool_allocator)
 
 
 def verify_dummy(
@@ -303,8 +299,6 @@ def verify_dummy(
         global_num_token_non_padded_cpu=tokens.numel(),
         can_run_decode_cuda_graph=False,
     )
-    plan.bind(
-        forward_batch, worker.model_runner.kv_index_translator, cols=slice(0, tree.budget)
-    )
+    plan.bind(forward_batch, worker.model_runner.kv_index_translator, cols=slice(0, tree.budget))
     out = worker.forward_batch_generation(batch=None, forward_batch=forward_batch, is_verify=True)
     return out.logits_output.next_token_logits

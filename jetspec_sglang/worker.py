@@ -229,9 +229,7 @@ class JetSpecWorker(BaseSpecWorker):
         if on_publish is not None:
             on_publish(new_seq_lens)
         self._ops.compact(batch, window[:, : tree.budget], accepted)
-        self._ops.feed(
-            self.engine.draft, _taps(logits_output), positions, plan, accepted
-        )
+        self._ops.feed(self.engine.draft, _taps(logits_output), positions, plan, accepted)
         logits_output.hidden_states = None
         done = clock()
         self._record(
@@ -361,7 +359,10 @@ def _on_host(tree: Tree) -> Tree:
     if tree.tokens.device.type == "cpu":
         return tree
     return Tree(
-        tree.tokens.cpu(), tree.parents.cpu(), tree.depths.cpu(), tree.scores.cpu(),
+        tree.tokens.cpu(),
+        tree.parents.cpu(),
+        tree.depths.cpu(),
+        tree.scores.cpu(),
         tree.sizes.cpu(),
     )
 

@@ -7,9 +7,9 @@ target whose weights are updated later is drafted for less well, never decoded w
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import nn
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
 
@@ -19,7 +19,7 @@ class Scorer:
 
     def __init__(
         self,
-        lm_head: nn.Module,
+        lm_head: Any,
         width: int,
         draft_vocab: torch.Tensor | None,
         make_linear: Callable[[torch.Tensor], Linear],
@@ -31,7 +31,7 @@ class Scorer:
             draft_vocab: int64 [v], ids the head drafts from, or None for all.
             make_linear: turns a weight [n, hidden] into x -> x @ weight.T for the device.
         """
-        weight = lm_head.weight
+        weight: torch.Tensor = lm_head.weight
         self._ids = draft_vocab
         if draft_vocab is not None:
             weight = weight.detach()[draft_vocab].contiguous()

@@ -35,10 +35,16 @@ class PackedWeight:
         self._source = source
         self._pack()
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._source.dtype
+
     def _pack(self) -> None:
         weight = self._source.detach()
         self._stamp = (self._source.data_ptr(), self._source._version)
-        self._packed = torch.ops.mkldnn._reorder_linear_weight.default(weight.contiguous(), _BATCH_HINT)
+        self._packed = torch.ops.mkldnn._reorder_linear_weight.default(
+            weight.contiguous(), _BATCH_HINT
+        )
 
     def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """`x @ weight.T + bias`; x `[..., in]` in the weight's dtype -> `[..., out]`."""
@@ -74,7 +80,7 @@ class PackedLMHeadMethod(UnquantizedEmbeddingMethod):
     def apply(
         self, layer: nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return self.packed.linear(x.to(layer.weight.dtype), bias)
+        return self.packed.linear(x.to(self.packed.dtype), bias)
 
 
 class PackedLinear(nn.Linear):
@@ -92,7 +98,9 @@ def can_pack(dtype: torch.dtype) -> bool:
     if dtype not in _PACKED_DTYPES:
         return False
     try:
-        torch.ops.mkldnn._reorder_linear_weight.default(torch.zeros(16, 16, dtype=dtype), _BATCH_HINT)
+        torch.ops.mkldnn._reorder_linear_weight.default(
+            torch.zeros(16, 16, dtype=dtype), _BATCH_HINT
+        )
     except RuntimeError:
         return False
     return True
@@ -126,7 +134,7 @@ def pack_linears(model: nn.Module) -> int:
             module.quant_method = PackedLMHeadMethod(weight)
         else:
             module.__class__ = PackedLinear
-            module.packed = PackedWeight(weight)
+            module.__dict__["packed"] = PackedWeight(weight)
         packed += 1
     for dtype in refused:
         logger.warning("oneDNN cannot pack %s on this CPU; its linears run unpacked", dtype)
@@ -138,4 +146,3 @@ def _is_tied_head(model: nn.Module, module: nn.Module) -> bool:
     return isinstance(module, VocabParallelEmbedding) and (
         getattr(model, "lm_head", None) is module
     )
-

@@ -175,18 +175,17 @@ async def test_killed_in_the_middle_of_an_apply(make) -> None:
 
 
 async def test_two_controllers_agree_and_do_not_fight(make, tmp_path: Path) -> None:
-    async with make() as first:
-        async with make(adopt=first.servers, clock=first.clock) as second:
-            busy(first)
-            for _ in range(10):
-                await first.ticks()
-                await second.service.loop.tick()
-            settled = len(first.server.applied)
-            for _ in range(20):
-                await first.ticks()
-                await second.service.loop.tick()
-            assert first.server.engine.budget == 16
-            assert len(first.server.applied) - settled <= 2
+    async with make() as first, make(adopt=first.servers, clock=first.clock) as second:
+        busy(first)
+        for _ in range(10):
+            await first.ticks()
+            await second.service.loop.tick()
+        settled = len(first.server.applied)
+        for _ in range(20):
+            await first.ticks()
+            await second.service.loop.tick()
+        assert first.server.engine.budget == 16
+        assert len(first.server.applied) - settled <= 2
 
 
 async def test_broken_config_on_reload_keeps_the_old_one(make, tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""T=0: JETSPEC's tokens are plain decoding's, whatever the budget, batch, cache or pool does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from typing import Any
+
+import pytest
+
+from tests.integration.cases import differing, greedy, ids
+from tests.support.prompts import SYSTEM, chat_ids, texts
+from tests.support.reference import Reference
+from tests.support.server import Server, total
+
+pytestmark = pytest.mark.integration
+SetBudget = Callable[[int], None]
+TOKENS = 48
+
+
+@pytest.fixture(scope="module")
+def requests() -> list[dict[str, Any]]:
+    return [greedy(chat_ids(text), TOKENS) for text in texts(8)]
+
+
+@pytest.fixture(scope="module")
+def expected(reference: Reference, requests: list[dict[str, Any]]) -> list[list[int]]:
+    return ids(reference.answers(requests))
+
+
+@contextmanager
+def changing_budget(server: Server, budgets: tuple[int, ...]) -> Iterator[list[bool]]:
+    """Change the budget without pause while the body runs; yields the server's answers."""
+    stop = threading.Event()
+    answers: list[bool] = []
+
+    def change() -> None:
+        for budget in cycle(budgets):
+            if stop.wait(0.3):
+                return
+            answers.append(server.set_state({"jetspec_tree_budget": budget}))
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield answers
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(("tree", "batch"), [(1, 4), (2, 4), (16, 1), (16, 8), (64, 4)])
+def test_tokens_equal_plain_decoding(
+    tree: int,
+    batch: int,
+    jetspec: Server,
+    budget: SetBudget,
+    requests: list[dict[str, Any]],
+    expected: list[list[int]],
+) -> None:
+    jetspec.flush()
+    budget(tree)
+    subset = requests[:3] if batch == 1 else requests
+    found = ids(jetspec.generate_all(subset, batch))
+    assert differing(expected[: len(subset)], found) == []
+
+
+def test_long_and_scattered_accepts_happen(
+    jetspec: Server,
+    budget: SetBudget,
+    requests: list[dict[str, Any]],
+    expected: list[list[int]],
+) -> None:
+    """Without them the equality above would prove little."""
+    budget(16)
+    answers = jetspec.generate_all(requests, 4)
+    assert differing(expected, ids(answers)) == []
+    jetspec.generate(greedy(requests[0]["input_ids"], 4))  # makes the metrics flush
+    series = jetspec.metrics()
+    rounds = total(series, "jetspec_request_rounds_total", budget="16")
+    tokens = total(series, "jetspec_tokens_total", budget="16")
+    assert tokens / rounds > 2, "the oracle's tokens are not accepted"
+    # Ranks of 4 and above cannot be a chain's first nodes at these scores: siblings and moves.
+    high = total(series, "jetspec_accepted_node_budget_count", budget="16") - total(
+        series, "jetspec_accepted_node_budget_bucket", budget="16", le="8.0"
+    )
+    assert high > 10
+
+
+def test_budget_changes_under_load(
+    jetspec: Server,
+    budget: SetBudget,
+    requests: list[dict[str, Any]],
+    expected: list[list[int]],
+) -> None:
+    budget(16)
+    with changing_budget(jetspec, (64, 2, 1, 16, 5, 33)) as answers:
+        found = ids(jetspec.generate_all(requests, 4))
+    assert differing(expected, found) == []
+    assert len(answers) >= 3
+    assert all(answers)
+
+
+def test_prefix_cache_hits(jetspec: Server, budget: SetBudget, reference: Reference) -> None:
+    """Shared prefixes, repeats and second turns read KV that trees wrote."""
+    first = [greedy(chat_ids(text, SYSTEM), 24) for text in texts(4)]
+    plain_first = reference.answers(first)
+    end = chat_ids("And what would change if the number were doubled?")
+    second = [
+        greedy([*request["input_ids"], *answer["output_ids"], *end], 24)
+        for request, answer in zip(first, plain_first, strict=True)
+    ]
+    plain_second = reference.answers(second)
+    jetspec.flush()
+    budget(16)
+    for requests, plain in ((first, plain_first), (first, plain_first), (second, plain_second)):
+        answers = jetspec.generate_all(requests, 4)
+        assert differing(ids(plain), ids(answers)) == []
+    # The second turn's prefix reaches into the first turn's answer.
+    for request, answer in zip(first, answers, strict=True):
+        assert answer["meta_info"]["cached_tokens"] > len(request["input_ids"])
+
+
+def test_retraction_and_chunked_prefill(
+    jetspec: Server, budget: SetBudget, reference: Reference
+) -> None:
+    """Sixteen long prompts at B=64 do not fit the pool: requests are retracted and resumed."""
+    requests = [greedy(chat_ids(text, SYSTEM), 40, ignore_eos=True) for text in texts(16)]
+    plain = reference.answers(requests)
+    jetspec.flush()
+    budget(64)
+    answers = jetspec.generate_all(requests, 16)
+    assert differing(ids(plain), ids(answers)) == []
+    assert sum(answer["meta_info"]["num_retractions"] for answer in answers) > 0

@@ -1,0 +1,116 @@
+"""`Reference`: what plain decoding answers, recorded once per machine.
+
+An answer is kept by the content of its request, under a folder named by everything that could
+change it: target, SGLang, torch, this project's host platform, CPU. The plain server starts only
+when an answer is missing. Every greedy answer also becomes the oracle's continuation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import platform
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jetspec_sglang
+from jetspec_sglang import embedded
+from jetspec_sglang.cache import cache_dir
+from tests.support.oracle import digest
+from tests.support.server import Server
+
+FOLLOWERS = 8
+CONCURRENCY = 16
+
+
+class Reference:
+    """Recorded answers; `start` makes the plain server when one is missing."""
+
+    def __init__(self, start: Callable[[], Server], variant: str = "plain") -> None:
+        self._start = start
+        self._server: Server | None = None
+        self.folder = cache_dir() / "tests" / f"{variant}-{fingerprint()}"
+        self.oracle = self.folder / "oracle"
+        self.oracle.mkdir(parents=True, exist_ok=True)
+
+    def answers(
+        self, requests: Iterable[Mapping[str, Any]], concurrency: int = CONCURRENCY
+    ) -> list[dict[str, Any]]:
+        """Plain decoding's `/generate` answers, recorded now or earlier."""
+        requests = list(requests)
+        missing = [request for request in requests if not self._path(request).exists()]
+        if missing:
+            for request, answer in zip(
+                missing, self.server().generate_all(missing, concurrency), strict=True
+            ):
+                self._keep(request, answer)
+            self._learn_bigrams()
+        return [json.loads(self._path(request).read_text()) for request in requests]
+
+    def server(self) -> Server:
+        """The plain server, started at first use."""
+        if self._server is None:
+            self._server = self._start()
+        return self._server
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def _path(self, request: Mapping[str, Any]) -> Path:
+        content = json.dumps(request, sort_keys=True)
+        return self.folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.json"
+
+    def _keep(self, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        params = request.get("sampling_params", {})
+        plain = set(params) <= {"temperature", "max_new_tokens", "ignore_eos"}
+        if plain and params.get("temperature") == 0 and "input_ids" in request:
+            path = self.oracle / f"{digest(request['input_ids'])}.json"
+            known = json.loads(path.read_text()) if path.exists() else []
+            if len(answer["output_ids"]) > len(known):
+                _write(path, answer["output_ids"])
+        _write(self._path(request), answer)
+
+    def _learn_bigrams(self) -> None:
+        counts: dict[int, Counter[int]] = defaultdict(Counter)
+        for path in self.oracle.glob("*.json"):
+            if path.name == "bigrams.json":
+                continue
+            ids = json.loads(path.read_text())
+            for token, follower in itertools.pairwise(ids):
+                counts[token][follower] += 1
+        table = {t: [f for f, _ in c.most_common(FOLLOWERS)] for t, c in counts.items()}
+        _write(self.oracle / "bigrams.json", table)
+
+
+def fingerprint() -> str:
+    """Names everything that plain decoding's bits depend on."""
+    package = Path(jetspec_sglang.__file__).parent
+    parts = [
+        embedded.target_path().name,
+        version("sglang"),
+        version("torch"),
+        platform.processor() or platform.machine(),
+        _cpu_model(),
+    ]
+    code = hashlib.sha256()
+    for path in sorted([*package.glob("platform/*.py"), *package.glob("native/*")]):
+        if path.is_file():
+            code.update(path.read_bytes())
+    return hashlib.sha256("|".join([*parts, code.hexdigest()]).encode()).hexdigest()[:12]
+
+
+def _cpu_model() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), "")
+
+
+def _write(path: Path, value: Any) -> None:
+    scratch = path.with_suffix(".part")
+    scratch.write_text(json.dumps(value))
+    scratch.replace(path)

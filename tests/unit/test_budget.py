@@ -1,0 +1,111 @@
+"""Budget plans: which budget a batch runs at, what is refused, and that a refusal changes nothing."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspec_sglang.budget import KEY, BudgetPlan, BudgetRefusedError, BudgetState
+
+
+def state(**changes):
+    settings = {
+        "budget": 16,
+        "table": {},
+        "tiers": (1, 16, 32, 64),
+        "max_budget": 64,
+        "round_to_tiers": False,
+    } | changes
+    return BudgetState(**settings)
+
+
+def set_budget(budgets, updates):
+    return budgets.apply(budgets.validate(updates))
+
+
+def test_table_entries_hold_from_their_batch_on():
+    budgets = state()
+    set_budget(budgets, {KEY: 64, f"{KEY}.8": 16, f"{KEY}.4": 32})
+    assert [budgets.for_batch(n) for n in (1, 3, 4, 7, 8, 100)] == [64, 64, 32, 32, 16, 16]
+
+
+def test_a_uniform_budget_clears_the_table():
+    budgets = state(table={4: 8})
+    set_budget(budgets, {KEY: 32})
+    assert budgets.plan == BudgetPlan(32)
+
+
+def test_table_entries_alone_keep_the_uniform_budget():
+    budgets = state()
+    set_budget(budgets, {f"{KEY}.2": 4})
+    set_budget(budgets, {f"{KEY}.8": 2})
+    assert budgets.plan == BudgetPlan(16, ((2, 4), (8, 2)))
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, 65, 10**9, 1.5, math.nan, math.inf, "16", None, True, [16]]
+)
+@pytest.mark.parametrize("key", [KEY, f"{KEY}.8"])
+def test_bad_budgets_are_refused_with_field_value_and_range(key, value):
+    budgets = state(table={4: 8})
+    before = budgets.plan
+    with pytest.raises(BudgetRefusedError) as refusal:
+        budgets.validate({key: value})
+    assert budgets.plan == before
+    assert key in str(refusal.value)
+    assert repr(value) in str(refusal.value)
+    assert "1 to 64" in str(refusal.value)
+    assert budgets.snapshot()["last_refusal"] == str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["jetspec_other", f"{KEY}.", f"{KEY}.0", f"{KEY}.-1", f"{KEY}.x", f"{KEY}.1.2", f"{KEY}.²"],
+)
+def test_unknown_keys_are_refused(key):
+    with pytest.raises(BudgetRefusedError, match=r"is not a budget key"):
+        state().validate({key: 16})
+
+
+def test_one_bad_entry_refuses_the_whole_body():
+    budgets = state()
+    with pytest.raises(BudgetRefusedError):
+        budgets.validate({KEY: 32, f"{KEY}.8": 0})
+    assert budgets.plan == BudgetPlan(16)
+
+
+def test_a_whole_float_is_a_budget():
+    budgets = state()
+    set_budget(budgets, {KEY: 32.0})
+    assert budgets.plan.uniform == 32
+    assert isinstance(budgets.plan.uniform, int)
+
+
+def test_success_clears_the_last_refusal():
+    budgets = state()
+    with pytest.raises(BudgetRefusedError):
+        budgets.validate({KEY: 0})
+    assert not set_budget(budgets, {KEY: 16})
+    assert budgets.last_refusal is None
+
+
+@pytest.mark.parametrize("budget", [0, 65, 1.5])
+def test_start_up_budgets_are_checked_too(budget):
+    with pytest.raises(BudgetRefusedError, match="budget"):
+        state(budget=budget)
+    with pytest.raises(BudgetRefusedError, match=r"table\.8"):
+        state(table={8: budget})
+
+
+@given(budget=st.integers(1, 64), running=st.integers(1, 200))
+def test_with_graphs_the_budget_is_rounded_down_to_a_tier(budget, running):
+    budgets = state(budget=budget, round_to_tiers=True)
+    got = budgets.for_batch(running)
+    assert got in budgets.tiers
+    assert got <= budget
+    assert not any(got < tier <= budget for tier in budgets.tiers)
+
+
+def test_tiers_keep_within_the_maximum_and_include_one():
+    assert state(tiers=(16, 32, 256)).tiers == (1, 16, 32)
