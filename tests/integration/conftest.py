@@ -25,6 +25,7 @@ SERVER = (
 POOL = 4000
 """Slots: enough for a few requests at any budget, too few for sixteen at B=64."""
 CHUNK = 64
+CONTEXT = 512
 HOST = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
 SECONDS = 1800
@@ -104,6 +105,7 @@ def jetspec(
         "jetspec",
         *jetspec_flags(heads["causal"]),
         *("--max-total-tokens", str(POOL), "--chunked-prefill-size", str(CHUNK)),
+        *("--context-length", str(CONTEXT)),
         settings={"draft_trace": str(trace), "calibration_seconds": 1.0},
         environment=with_oracle,
     )

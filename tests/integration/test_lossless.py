@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.cases import differing, greedy, ids
+from tests.integration.conftest import CONTEXT
 from tests.support.prompts import SYSTEM, chat_ids, texts
 from tests.support.reference import Reference
 from tests.support.server import Server, total
@@ -134,3 +135,14 @@ def test_retraction_and_chunked_prefill(
     answers = jetspec.generate_all(requests, 16)
     assert differing(ids(plain), ids(answers)) == []
     assert sum(answer["meta_info"]["num_retractions"] for answer in answers) > 0
+
+
+def test_up_to_the_context_limit(jetspec: Server, budget: SetBudget, reference: Reference) -> None:
+    """The last rounds' windows reach past the last position a request may have."""
+    prompt = chat_ids(texts(1)[0], SYSTEM * 10)[-440:]
+    request = greedy(prompt, CONTEXT - len(prompt) - 1, ignore_eos=True)
+    [plain] = reference.answers([request])
+    budget(64)
+    answer = jetspec.generate(request)
+    assert differing(ids([plain]), ids([answer])) == []
+    assert answer["meta_info"]["finish_reason"]["type"] == "length"

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 
 READY_SECONDS = 900.0
 REQUEST_SECONDS = 300.0
@@ -178,16 +177,9 @@ def launch(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that `launch` started, with all its descendants."""
-    family = []
-    with contextlib.suppress(psutil.NoSuchProcess):
-        family = psutil.Process(process.pid).children(recursive=True)
-    if process.poll() is None:
-        process.kill()
-    for child in family:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    psutil.wait_procs(family, timeout=30)
+    """Kill a process that `launch` started, with all that it started: they share a group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)
 
 
