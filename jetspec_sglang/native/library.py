@@ -39,6 +39,16 @@ def load() -> ctypes.CDLL:
         + [_INT, _FLOAT, _FLOAT]
     )
     library.jetspec_attention.restype = _INT
+    library.jetspec_rms_norm.argtypes = (
+        [_POINTER, _LONG] * 2 + [_POINTER] * 3 + [_LONG] * 2 + [_FLOAT, _INT]
+    )
+    library.jetspec_rms_norm.restype = None
+    library.jetspec_silu_and_mul.argtypes = [_POINTER, _LONG, _POINTER, _LONG, _LONG, _INT]
+    library.jetspec_silu_and_mul.restype = None
+    library.jetspec_rotate.argtypes = (
+        [_POINTER] + [_LONG] * 3 + [_POINTER, _LONG, _LONG, _POINTER, _LONG, _INT]
+    )
+    library.jetspec_rotate.restype = _INT
     return library
 
 

@@ -66,8 +66,10 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
 
     def init_backend(self) -> None:
         from jetspec_sglang import native
+        from jetspec_sglang.platform.fused import register_fused_layers
 
         native.load()
+        register_fused_layers(self.get_dispatch_key_name())
 
     def post_load_model(self, model: torch.nn.Module) -> None:
         from jetspec_sglang.platform.linear import pack_linears

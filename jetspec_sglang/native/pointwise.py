@@ -1,0 +1,61 @@
+"""RMSNorm, SiLU-and-multiply and rotary embedding as one compiled pass each. No I/O.
+
+A row's result depends on that row alone. Sums and products are float32 and are rounded once, when
+stored. `LANES` is what the innermost size of each must be a multiple of.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from jetspec_sglang.native.library import load
+
+TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+LANES = 16
+
+
+def rms_norm(
+    x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(x + residual) / rms * weight, and x + residual (None without a residual).
+
+    x and residual [rows, dim] with contiguous rows, weight [dim], all of one type of `TYPES`.
+    """
+    rows, dim = x.shape
+    out = x.new_empty(x.shape)
+    total = None if residual is None else torch.empty_like(out)
+    load().jetspec_rms_norm(
+        x.data_ptr(), x.stride(0),
+        None if residual is None else residual.data_ptr(),
+        0 if residual is None else residual.stride(0),
+        weight.data_ptr(), out.data_ptr(), None if total is None else total.data_ptr(),
+        rows, dim, eps, TYPES[x.dtype],
+    )  # fmt: skip
+    return out, total
+
+
+def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    """silu(first half of each row) * second half; x [rows, 2 * dim] with contiguous rows."""
+    rows, dim = x.shape[0], x.shape[1] // 2
+    out = x.new_empty((rows, dim))
+    load().jetspec_silu_and_mul(
+        x.data_ptr(), x.stride(0), out.data_ptr(), rows, dim, TYPES[x.dtype]
+    )
+    return out
+
+
+def rotate(x: torch.Tensor, positions: torch.Tensor, cos_sin: torch.Tensor, head_dim: int) -> None:
+    """Rotate every head of x [rows, heads * head_dim] in place, halves paired (NeoX).
+
+    positions int64 [rows], contiguous; cos_sin [positions, rotary_dim] of x's type: cosines, then
+    sines; rotary_dim / 2 must be a multiple of `LANES`. Rows of x must be contiguous.
+
+    Raises:
+        IndexError: if a position has no row in cos_sin; x is then as it was.
+    """
+    refused = load().jetspec_rotate(
+        x.data_ptr(), x.stride(0), x.shape[1] // head_dim, head_dim,
+        cos_sin.data_ptr(), *cos_sin.shape, positions.data_ptr(), x.shape[0], TYPES[x.dtype],
+    )  # fmt: skip
+    if refused:
+        raise IndexError(f"positions must be from 0 to {cos_sin.shape[0] - 1}")
