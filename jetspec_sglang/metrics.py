@@ -26,6 +26,13 @@ def collector_created(result: None, collector: Any, *args: Any, **kwargs: Any) -
         _engine = EngineMetrics(dict(collector.labels))
 
 
+def stats_logged(result: None, collector: Any, *args: Any, **kwargs: Any) -> None:
+    """AFTER hook of SGLang's own writes, which also happen when the server goes idle: the last
+    rounds before a pause do not wait for the next request."""
+    if _engine is not None:
+        _engine.flush()
+
+
 def engine_metrics() -> EngineMetrics | None:
     """This process's metrics, None when SGLang runs without them."""
     return _engine

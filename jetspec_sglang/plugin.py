@@ -41,6 +41,7 @@ def register() -> None:
     HookRegistry.register(bridge.READ_BACK, control.add_read_back, HookType.AFTER)
     HookRegistry.register(bridge.DISABLE_OVERLAP, control.needs_sync, HookType.AROUND)
     HookRegistry.register(bridge.METRICS_INIT, metrics.collector_created, HookType.AFTER)
+    HookRegistry.register(bridge.METRICS_LOG, metrics.stats_logged, HookType.AFTER)
     REGISTERED = True
 
 

@@ -35,6 +35,7 @@ READ_BACK = (
     ".SchedulerInternalStateController._add_speculative"
 )
 METRICS_INIT = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.__init__"
+METRICS_LOG = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.log_stats"
 
 
 def require_checked_version() -> None:

@@ -75,6 +75,7 @@ SIGNATURES = {
     bridge.DISABLE_OVERLAP: {"batch", "last_batch"},
     bridge.READ_BACK: {"state"},
     bridge.METRICS_INIT: {"labels", "server_args"},
+    bridge.METRICS_LOG: {"stats"},
 }
 
 
