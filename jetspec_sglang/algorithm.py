@@ -89,9 +89,11 @@ class JetSpecAlgorithm(CustomSpecAlgo):
             server_args.speculative_num_draft_tokens = DEFAULT_MAX_BUDGET[_device(server_args)]
         if server_args.max_running_requests is None:
             server_args.max_running_requests = DEFAULT_MAX_RUNNING
-        if _device(server_args) == "cpu":
-            # One device and no launch latency to hide.
-            server_args.disable_overlap_schedule = True
+        overlap = Settings.from_environment().overlap
+        if overlap is None:
+            # The host is one device and has no launch latency to hide.
+            overlap = _device(server_args) != "cpu" and not server_args.disable_overlap_schedule
+        server_args.disable_overlap_schedule = not overlap
 
 
 def register() -> None:

@@ -38,6 +38,8 @@ class Settings(BaseModel):
     """How trees are chosen: best_first, accum_logp or chain."""
     calibration_seconds: Annotated[float, Field(ge=0, le=60)] = 3.0
     """Time the start-up calibration may take; 0 skips it."""
+    overlap: bool | None = None
+    """Overlap scheduling; None takes the platform's default (off on the host, on with CUDA)."""
     draft_trace: Path | None = None
     """File that every round's drafts are appended to as JSON lines (diagnosis, slow)."""
 
