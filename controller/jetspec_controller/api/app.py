@@ -30,6 +30,7 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         default_response_class=NumbersOrNull,
+        responses=problems.responses(400, 413, 422, 500),
         docs_url=None,
         redoc_url=None,
     )

@@ -31,7 +31,7 @@ export function drawTime(node, points) {
   const second = {
     yaxis2: { title: { text: "requests" }, overlaying: "y", side: "right", range: [0, 1.25 * most], tickmode: "auto", nticks: 5, showgrid: false, automargin: true },
   };
-  const time = { tickformat: "%H:%M:%S", nticks: 5, tickangle: 0 };
+  const time = { tickformat: "%H:%M:%S", nticks: Math.max(2, Math.floor(node.clientWidth / 130)), tickangle: 0 };
   const series = [
     { name: "budget", mode: "lines", x: at, y: points.map((point) => point.budget), line: { color: colours.budget, width: 3, shape: "hv" } },
     { name: "running", mode: "lines", x: at, y: points.map((point) => point.batch), yaxis: "y2", line: { color: colours.load, width: 2, dash: "dot" } },
@@ -48,6 +48,7 @@ export function drawSpeed(node, detail) {
     x: speed.map((point) => String(point.budget)),
     y: speed.map((point) => point.tokens_per_second),
     text: speed.map((point) => `batch ${point.mean_batch.toFixed(1)}`),
+    textangle: 0,
     customdata: speed.map((point) => [point.tau.toFixed(2), point.rounds]),
     hovertemplate: "budget %{x}: %{y:.0f} tokens/s<br>%{text}, τ %{customdata[0]}, %{customdata[1]} rounds<extra></extra>",
     marker: { color: speed.map((point) => (point.budget === now ? colours.budget : colours.line)), line: { color: colours.budget, width: 1 } },

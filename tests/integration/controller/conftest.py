@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 
 import pytest
 
@@ -30,3 +31,10 @@ def _program(name: str, how: str) -> str:
     if path is None:
         pytest.skip(f"{name} is not installed; {how}")
     return path
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port nobody listened on a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
