@@ -33,6 +33,10 @@ class SetResult:
     top_w: Tensor
     rounds: dict[tuple[str, int], Rounds] = field(default_factory=lambda: defaultdict(Rounds))
 
+    @classmethod
+    def empty(cls, depths: int) -> SetResult:
+        return cls(torch.zeros(depths), torch.zeros(depths), torch.zeros(depths))
+
     def tau(self, rule: str, budget: int) -> float:
         return self.rounds[rule, budget].tau
 
@@ -60,10 +64,7 @@ def evaluate(
     progress: Callable[[], None] = lambda: None,
 ) -> dict[str, SetResult]:
     """Result of each head, by name. `recorders[name]` records the taps that head reads."""
-    results = {
-        name: SetResult(*(torch.zeros(head.config.depths) for _ in range(3)))
-        for name, head in heads.items()
-    }
+    results = {name: SetResult.empty(head.config.depths) for name, head in heads.items()}
     for index in range(len(answers)):
         ids = torch.from_numpy(answers.sequence(index))
         anchors = torch.arange(int(answers.response_start[index]), len(ids) - 1)

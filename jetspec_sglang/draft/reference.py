@@ -40,6 +40,8 @@ class RMSNorm(nn.Module):
 class Rope(nn.Module):
     """Rotary embedding at absolute positions, halves rotated against each other."""
 
+    inverse_frequency: Tensor
+
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
         inverse_frequency, self.scale = _rope_parameters(config)

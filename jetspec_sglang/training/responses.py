@@ -70,8 +70,8 @@ class Responses:
 
     def digest(self) -> str:
         """SHA-256 of the ids and the offsets."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.ids, dtype=np.int64))
-        digest.update(np.ascontiguousarray(self.offsets, dtype=np.int64))
+        digest = hashlib.sha256(self.ids.astype(np.int64).tobytes())
+        digest.update(self.offsets.astype(np.int64).tobytes())
         return digest.hexdigest()
 
 

@@ -82,7 +82,8 @@ def start_from_target(head: ReferenceHead, target: Any, taps: Tensor, scale: Ten
     torch.nn.init.normal_(head.fc.weight, std=NOISE)
     head.fc.weight[:, -hidden:] = torch.diag(last / last.mean())
     sample = head.context(taps / scale)
-    for layer, block in zip(head.layers, blocks, strict=True):
+    layers: list[Any] = list(head.layers)
+    for layer, block in zip(layers, blocks, strict=True):
         attention, source = layer.self_attn, block.self_attn
         gain = block.input_layernorm.weight
         for name in ("q_proj", "k_proj", "v_proj"):
