@@ -74,19 +74,24 @@ def _rotary(
         or layer.rotary_dim % (2 * pointwise.LANES)
         or hasattr(layer, "sin_cos_cache")
         or positions.dtype != torch.int64
-        or any(
-            x.dtype != layer.cos_sin_cache.dtype
-            or x.shape[:-1] != positions.shape
-            or x.dim() != 2
-            or not _covered(x)
-            for x in (query, key)
-        )
+        or not _rotatable(layer, positions, query)
+        or not _rotatable(layer, positions, key)
     ):
         return layer.forward_native(positions, query, key, offsets, fused_set_kv_buffer_arg)
     positions = positions.contiguous()
-    for x in (query, key):
-        pointwise.rotate(x, positions, layer.cos_sin_cache, layer.head_size)
+    pointwise.rotate(query, positions, layer.cos_sin_cache, layer.head_size)
+    pointwise.rotate(key, positions, layer.cos_sin_cache, layer.head_size)
     return query, key
+
+
+def _rotatable(layer: RotaryEmbedding, positions: torch.Tensor, x: torch.Tensor) -> bool:
+    """Whether x is [rows, heads * head_dim] with a position a row, in the cache's type."""
+    return (
+        x.dim() == 2
+        and x.dtype == layer.cos_sin_cache.dtype
+        and positions.shape == x.shape[:1]
+        and _covered(x)
+    )
 
 
 def _covered(x: torch.Tensor) -> bool:
