@@ -18,6 +18,7 @@ from typing import Any
 from . import __version__
 from .kube import KubernetesUnavailableError
 from .settings import Settings, SettingsError, load
+from .simulator import cli as simulator
 
 logger = logging.getLogger(__name__)
 
@@ -97,12 +98,6 @@ def _explain(options: argparse.Namespace) -> int:
     return 0
 
 
-def _simulate(options: argparse.Namespace) -> int:
-    from .simulator.cli import run
-
-    return run(options)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="jetspec-controller", description="Moves the tree budget of JetSpec servers."
@@ -129,6 +124,10 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "--policy", type=_mapping, default={}, metavar="JSON", help="policy keys to change"
     )
+
+    simulate = commands.add_parser("simulate", help="compare policies on simulated servers")
+    simulate.set_defaults(command=simulator.run)
+    simulator.add_options(simulate)
 
     explain = commands.add_parser("explain", help="why a server has its budget")
     explain.set_defaults(command=_explain)

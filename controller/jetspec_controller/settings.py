@@ -124,7 +124,7 @@ class ControlSettings(Section):
     concurrency: int = Field(32, ge=1, le=1024)
     breaker_failures: int = Field(3, ge=1, le=100, description="failures in a row that open it")
     breaker_open_s: float = Field(10.0, gt=0, description="first pause, doubled up to the maximum")
-    breaker_max_open_s: float = Field(120.0, gt=0)
+    breaker_max_open_s: float = Field(60.0, gt=0)
     api_key: Secret | None = Field(None, description="for targets that name none")
     admin_key: Secret | None = Field(None, description="for targets that name none")
     tls: Tls = Tls()

@@ -12,13 +12,17 @@ from jetspec_controller.core import Decision
 from jetspec_controller.service import Service
 from jetspec_controller.settings import load
 from jetspec_controller.targets import host_port
+
 from tests.support.fake_engine import FakeEngine
 from tests.support.fake_prometheus import FakePrometheus
 from tests.support.fake_sglang import FakeSGLang
 
-QUICK = {
-    "control": {"timeout_s": 0.2},
-    "scrape": {"timeout_s": 0.2},
+IMPATIENT = {"control": {"timeout_s": 0.2}, "scrape": {"timeout_s": 0.2}}
+"""For tests of what hangs; elsewhere a busy machine must not look like a fault."""
+
+DEFAULTS = {
+    "control": {"timeout_s": 5.0},
+    "scrape": {"timeout_s": 5.0},
     "policy": {"interval_s": 2.0, "jitter": 0.0, "publish_table": False},
 }
 
@@ -116,8 +120,8 @@ async def rig(
             fake_prometheus = await stack.enter_async_context(
                 FakePrometheus(clock, {host_port(fake.url): fake for fake in fakes})
             )
-            wanted["prometheus"] = {"url": fake_prometheus.url, "timeout_s": 0.2}
-        flags = merged(merged(QUICK, wanted), settings or {})
+            wanted["prometheus"] = {"url": fake_prometheus.url, "timeout_s": 5.0}
+        flags = merged(merged(DEFAULTS, wanted), settings or {})
         service = Service(load(None, flags), flags=flags, clock=clock)
         await service.start(run=False)
         try:

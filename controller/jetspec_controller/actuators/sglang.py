@@ -137,7 +137,8 @@ class SGLangActuator:
     @asynccontextmanager
     async def _call(self, target: Target) -> AsyncIterator[None]:
         """One call to one server at a time, counted by its breaker. A refusal is an answer and
-        counts as a success.
+        counts as a success; so does a closed port, which is cheap to find and means that whatever
+        hung is gone: a server that is still starting must be taken up as soon as it is there.
         """
         if target.id in self._busy:
             raise ControlBusyError
@@ -151,7 +152,10 @@ class SGLangActuator:
             breaker.succeeded()
         except FetchError as error:
             self._last_error[target.id] = error
-            breaker.failed(self._monotonic())
+            if error.fault is Fault.DOWN:
+                breaker.succeeded()
+            else:
+                breaker.failed(self._monotonic())
             raise
         finally:
             self._busy.discard(target.id)

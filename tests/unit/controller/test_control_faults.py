@@ -13,7 +13,7 @@ from jetspec_controller.settings import SettingsError
 from jetspec_controller.state_file import StateUnavailableError
 
 from tests.support.fake_sglang import CONTROL, INFO, FakeSGLang
-from tests.support.rig import Rig
+from tests.support.rig import IMPATIENT, Rig
 
 pytestmark = pytest.mark.anyio
 
@@ -105,7 +105,7 @@ async def test_answer_that_is_not_a_list_of_bools(make, body: str) -> None:
 
 
 async def test_hung_control_opens_the_breaker_and_delays_nobody(make) -> None:
-    async with make(servers=2) as rig:
+    async with make(servers=2, settings=IMPATIENT) as rig:
         await rig.ticks(4)
         rig.server.faults.hang = {CONTROL, INFO}
         other = rig.servers[1]
@@ -113,7 +113,7 @@ async def test_hung_control_opens_the_breaker_and_delays_nobody(make) -> None:
         other.engine.running = 8
         started = time.monotonic()
         await rig.ticks(6)
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 15
         assert other.engine.budget == 16, "the healthy server followed its load"
         assert rig.metric("breaker_state", target=rig.name) == 2
         hung = rig.server.open[CONTROL] + rig.server.open[INFO]
@@ -125,6 +125,17 @@ async def test_hung_control_opens_the_breaker_and_delays_nobody(make) -> None:
         rig.service.loop.actuator._monotonic = lambda: time.monotonic() + 60
         await rig.ticks(3)
         assert rig.metric("breaker_state", target=rig.name) == 0
+        assert rig.server.engine.budget == 16
+
+
+async def test_server_that_takes_long_to_start_is_taken_up_at_once(make) -> None:
+    async with make() as rig:
+        busy(rig)
+        await rig.server.stop()
+        assert (await rig.ticks(30)).reason is Reason.SERVER_DOWN
+        assert rig.metric("breaker_state", target=rig.name) == 0
+        await rig.server.restart()
+        await rig.ticks(2)
         assert rig.server.engine.budget == 16
 
 
@@ -157,7 +168,7 @@ async def test_keys_go_where_sglang_wants_them(tmp_path: Path, monkeypatch, make
 
 async def test_killed_in_the_middle_of_an_apply(make) -> None:
     """The call may have taken effect or not; the next controller finds out and decides anew."""
-    async with make() as rig:
+    async with make(settings=IMPATIENT) as rig:
         await rig.ticks(4)
         busy(rig)
         rig.server.faults.hang = {CONTROL}

@@ -81,7 +81,8 @@ CASES: dict[str, tuple[Callable[[Rig], None], Reason, str]] = {
 @pytest.mark.parametrize("case", CASES)
 async def test_fault_holds_then_falls_back(make, case: str) -> None:
     cause, reason, metric = CASES[case]
-    async with make(prometheus=True) as rig:
+    impatient = {"prometheus": {"timeout_s": 0.2}} if case == "slow" else {}
+    async with make(prometheus=True, settings=impatient) as rig:
         assert (await rig.ticks(4)).budget == 64
         cause(rig)
         decision = await rig.ticks()
@@ -131,7 +132,7 @@ async def test_one_target_missing(make) -> None:
 
 async def test_counter_reset(make) -> None:
     async with make(prometheus=True) as rig:
-        await rig.ticks(4)
+        await rig.ticks(12)
         rig.server.engine.counters.tokens[64] = 0.0
         decision = await rig.ticks()
         assert (decision.reason, decision.budget) == (Reason.COUNTER_RESET, 64)

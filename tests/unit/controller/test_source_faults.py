@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from jetspec_controller.core import Action, Reason
 
-from tests.support.rig import Rig
+from tests.support.rig import IMPATIENT, Rig
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ SCRAPE_FAULTS: dict[str, tuple[Callable[[Rig], None], Reason]] = {
 @pytest.mark.parametrize("fault", SCRAPE_FAULTS)
 async def test_scrape_fault_holds_then_falls_back(make, fault: str) -> None:
     cause, reason = SCRAPE_FAULTS[fault]
-    async with make() as rig:
+    async with make(settings=IMPATIENT if fault == "timeout" else {}) as rig:
         before = await rig.ticks(4)
         assert (before.budget, rig.metric("target_up", target=rig.name)) == (64, 1)
         cause(rig)
@@ -106,7 +106,7 @@ async def test_frozen_scheduler_behind_a_live_http_server(make) -> None:
 
 async def test_counter_that_falls(make) -> None:
     async with make() as rig:
-        await rig.ticks(4)
+        await rig.ticks(12)
         rig.server.engine.counters.tokens[64] = 0.0
         decision = await rig.ticks()
         assert (decision.reason, decision.budget) == (Reason.COUNTER_RESET, 64)
