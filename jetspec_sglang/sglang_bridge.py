@@ -88,6 +88,9 @@ def build_draft_runner(
     attention_type = AttentionType.DECODER if causal else AttentionType.ENCODER_ONLY
     for layer in model.layers:
         layer.self_attn.attn.attn_type = attention_type
+        if bundle.draft_model_runner.device == "cpu":
+            # For bfloat16 SGLang takes a Triton kernel here without looking at the device.
+            layer.self_attn.use_table_qk_norm_rope = False
     target_embed = target_worker.model_runner.model.get_input_embeddings()
     # A plain function: assigning the module would register it as the head's own.
     model.forward_embed = lambda ids: target_embed(ids)
