@@ -93,9 +93,12 @@ class ControlLoop:
         observations, _ = await asyncio.gather(self._observe(fleet, now), self._start_reads(fleet))
         applies = []
         for tracked in fleet:
-            observation = observations.get(tracked.target.id)
-            if observation is not None:
-                applies += self._decide(tracked, observation, now)
+            try:
+                applies += self._decide(tracked, observations[tracked.target.id], now)
+            except Exception:
+                # One server's trouble must not leave the others without a decision.
+                logger.exception("%s: no decision", tracked.target.id)
+                self.metrics.decision_errors_total.labels(tracked.target.id).inc()
         await _patiently(applies, PATIENCE * self.settings.policy.interval_s)
         if fleet and all(tracked.ready for tracked in fleet):
             self.metrics.last_success_timestamp_seconds.set(now)

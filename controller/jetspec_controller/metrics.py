@@ -62,6 +62,9 @@ class ControllerMetrics:
         self.decisions_total = self._counter(
             "decisions", "Decisions taken.", "target", "action", "reason"
         )
+        self.decision_errors_total = self._counter(
+            "decision_errors", "Ticks that ended in an error of the controller.", "target"
+        )
         self.applies_total = self._counter(
             "applies", "Control calls by their result.", "target", "result"
         )

@@ -22,21 +22,21 @@ class Reloaded(BaseModel):
     )
 
 
-@router.post("/pause", responses=responses(401, 409, 503))
+@router.post("/pause", responses=responses(401, 403, 409, 503))
 async def pause(service: ServiceDep, actor: ActorDep) -> PauseState:
     """Go on observing and deciding, apply nothing. Survives a restart."""
     service.set_paused(True, actor)
     return PauseState(paused=True)
 
 
-@router.post("/resume", responses=responses(401, 409, 503))
+@router.post("/resume", responses=responses(401, 403, 409, 503))
 async def resume(service: ServiceDep, actor: ActorDep) -> PauseState:
     """Apply decisions again."""
     service.set_paused(False, actor)
     return PauseState(paused=False)
 
 
-@router.post("/config/reload", responses=responses(401, 422))
+@router.post("/config/reload", responses=responses(401, 403, 422))
 async def reload(service: ServiceDep, actor: ActorDep) -> Reloaded:
     """Read the configuration file again; the old one stays in force if anything is wrong."""
     waiting = await service.reload(actor)

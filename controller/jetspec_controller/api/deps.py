@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -10,6 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from ..audit import Event
 from ..service import Service
 from ..settings import TARGET_ID
+from ..tokens import ANYONE
 from ..tracked import Tracked
 from .problems import ProblemError
 
@@ -51,7 +53,18 @@ def get_actor(
             "writes need `Authorization: Bearer …` with one of the controller's tokens",
             **{"WWW-Authenticate": "Bearer"},
         )
+    if actor == ANYONE and _foreign(request):
+        service.audit.write(Event.WRITE_DENIED, path=request.url.path)
+        raise ProblemError(403, "foreign-origin", "a page of another origin may not write here")
     return actor
+
+
+def _foreign(request: Request) -> bool:
+    """Whether a browser sends this for a page of another origin. Without tokens nothing else
+    keeps such a page from writing.
+    """
+    origin = request.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != request.headers.get("host")
 
 
 ActorDep = Annotated[str, Depends(get_actor)]

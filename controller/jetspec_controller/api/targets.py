@@ -20,6 +20,7 @@ async def list_targets(service: ServiceDep) -> TargetList:
         holder=service.leader.holder,
         paused=service.state.paused,
         interval_s=service.settings.policy.interval_s,
+        discovery_problems=service.loop.discovery.problems,
     )
 
 

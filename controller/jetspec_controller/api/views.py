@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -65,13 +66,16 @@ class TargetDetail:
 
 @dataclass(frozen=True, slots=True)
 class TargetList:
-    """Servers by id, and whether this replica controls them."""
+    """Servers by id, whether this replica controls them, and which lists of servers could not be
+    read at the last tick (their last content is used).
+    """
 
     targets: tuple[TargetSummary, ...]
     leader: bool
     holder: str | None
     paused: bool
     interval_s: float
+    discovery_problems: Mapping[Origin, str]
 
 
 class PinRequest(BaseModel):

@@ -255,6 +255,17 @@ async def test_followers_refuse_writes(serve) -> None:
             assert "the-leader" in response.json()["detail"]
 
 
+async def test_without_tokens_other_pages_may_not_write(serve) -> None:
+    async with serve(api={"insecure": True, "token_file": None}) as (rig, client):
+        await rig.ticks()
+        foreign = {"Origin": "http://evil.example"}
+        response = await client.post("/v1/pause", headers=foreign)
+        assert is_problem(response, 403, "foreign-origin")
+        assert not rig.service.state.paused
+        for own in ({}, {"Origin": "http://c"}):
+            assert (await client.post("/v1/pause", headers=own)).status_code == 200
+
+
 async def test_full_disk_refuses_a_pin(serve) -> None:
     async with serve() as (rig, client):
         await rig.ticks()

@@ -156,14 +156,16 @@ async def test_keys_go_where_sglang_wants_them(tmp_path: Path, monkeypatch, make
     key_file = tmp_path / "key"
     key_file.write_text("the-api-key\n")
     keys = {"api_key": {"file": str(key_file)}, "admin_key": {"env": "ADMIN"}}
-    async with FakeSGLang(api_key="the-api-key", admin_api_key="the-admin-key") as server:
-        async with make(adopt=[server], settings={"control": keys}) as rig:
-            server.clock = rig.clock
-            busy(rig)
-            await rig.ticks(4)
-            assert server.engine.budget == 16
-            key_file.write_text("rotated")
-            assert (await rig.ticks()).reason is Reason.SOURCE_UNAUTHORISED
+    async with (
+        FakeSGLang(api_key="the-api-key", admin_api_key="the-admin-key") as server,
+        make(adopt=[server], settings={"control": keys}) as rig,
+    ):
+        server.clock = rig.clock
+        busy(rig)
+        await rig.ticks(4)
+        assert server.engine.budget == 16
+        key_file.write_text("rotated")
+        assert (await rig.ticks()).reason is Reason.SOURCE_UNAUTHORISED
 
 
 async def test_killed_in_the_middle_of_an_apply(make) -> None:
@@ -197,6 +199,26 @@ async def test_two_controllers_agree_and_do_not_fight(make, tmp_path: Path) -> N
             await second.service.loop.tick()
         assert first.server.engine.budget == 16
         assert len(first.server.applied) - settled <= 2
+
+
+async def test_an_error_of_ours_about_one_server_leaves_the_others_alone(make, monkeypatch) -> None:
+    from jetspec_controller import loop
+
+    async with make(servers=2) as rig:
+        await rig.ticks(4)
+        other = rig.servers[1]
+        other.engine.running = 8
+        real = loop.decide
+
+        def broken(policy, observation, state, now):
+            if observation.target == rig.name:
+                raise ZeroDivisionError
+            return real(policy, observation, state, now)
+
+        monkeypatch.setattr(loop, "decide", broken)
+        await rig.ticks(2)
+        assert other.engine.budget == 16
+        assert rig.metric("decision_errors_total", target=rig.name) == 2
 
 
 async def test_broken_config_on_reload_keeps_the_old_one(make, tmp_path: Path) -> None:
