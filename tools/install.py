@@ -104,7 +104,7 @@ def clone_stamp(root: Path, shared: Path) -> str:
 
 
 def missing_debian_packages() -> list[str]:
-    """Debian packages without which the install, or the compiled library later, would fail."""
+    """Debian packages without which the install, or the server later, would fail."""
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     missing = []
     if importlib.util.find_spec("ensurepip") is None:
@@ -113,6 +113,8 @@ def missing_debian_packages() -> list[str]:
         missing.append(f"{python}-dev")
     if shutil.which("g++") is None:
         missing.append("g++")
+    if shutil.which("lscpu") is None:  # SGLang asks it for the CPU's layout
+        missing.append("util-linux")
     return missing
 
 

@@ -6,6 +6,7 @@ Contract: each check returns a `Check` and never raises. I/O: reads package meta
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -123,6 +124,9 @@ def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Check:
             f"{' '.join(useful) or 'no AVX2'}",
             "the host platform needs AVX2 and FMA",
         )
+    # SGLang asks lscpu for the layout, which in turn needs /sys.
+    if subprocess.run(["lscpu", "-p=CPU,Core,Socket,Node"], capture_output=True).returncode != 0:
+        return Check("cpu", "fail", "lscpu fails", "mount /sys in this container")
     return Check("cpu", "ok", f"{os.cpu_count()} cores, {' '.join(useful)}")
 
 

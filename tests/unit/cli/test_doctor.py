@@ -1,6 +1,7 @@
 """`jetspec doctor`: each check's verdict, the memory sum, the table and the exit status."""
 
 import json
+import subprocess
 
 import pytest
 import torch
@@ -151,6 +152,14 @@ def test_cpu_features(tmp_path, flags, status):
     file = tmp_path / "cpuinfo"
     file.write_text(f"processor : 0\nflags : {flags}\n")
     assert checks.check_cpu(file).status == status
+
+
+def test_no_lscpu(tmp_path, monkeypatch):
+    file = tmp_path / "cpuinfo"
+    file.write_text("flags : avx2 fma\n")
+    failed = subprocess.CompletedProcess([], 1)
+    monkeypatch.setattr(checks.subprocess, "run", lambda *_, **__: failed)
+    assert checks.check_cpu(file).detail == "lscpu fails"
 
 
 def test_no_compiler(monkeypatch, tmp_path):
