@@ -1,6 +1,6 @@
-"""`jetspec bench serve|round|curve|tree|attention`: measurements, printed as Markdown tables.
+"""`jetspec bench serve|methods|round|curve|tree|attention`: measurements, printed as Markdown tables.
 
-Contract: `serve`, `round` and `curve` start and end their own servers. Exit status 1 when a limit
+Contract: `serve`, `methods`, `round` and `curve` start and end their own servers. Exit status 1 when a limit
 that the command states is not met. I/O: processes, HTTP, files that are asked for.
 """
 
@@ -24,6 +24,7 @@ examples:
 """
 QUICK: dict[str, dict[str, Any]] = {
     "serve": {"repeats": 1, "requests": 2, "max_tokens": 32, "batches": [1, 4], "budgets": [16]},
+    "methods": {"requests": 2, "max_tokens": 32, "budgets": [16]},
     "round": {"requests": 2, "max_tokens": 32},
     "curve": {"requests": 4, "max_tokens": 48},
 }
@@ -53,6 +54,17 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     serve.add_argument("--json", type=Path, metavar="FILE", help="write every sample")
     serve.add_argument("--plot", type=Path, metavar="FILE", help="write a plot")
     _add_load(serve, requests=8, max_tokens=128)
+
+    methods = kinds.add_parser("methods", help="every drafting method, per data set, in one table")
+    methods.add_argument("--sets", nargs="+", default=["gsm8k", "mbpp", "chat"], metavar="SET")
+    methods.add_argument("--dflash-head", metavar="HEAD", help="a bidirectional head to compare")
+    methods.add_argument("--eagle3-head", metavar="HEAD", help="an EAGLE-3 head (CUDA only)")
+    methods.add_argument("--budgets", nargs="+", type=int, default=[8, 16, 32, 64])
+    methods.add_argument("--chain", type=int, default=8, help="rows of a chain (%(default)s)")
+    methods.add_argument("--batch", type=int, default=1, help="(%(default)s)")
+    methods.add_argument("--dtype", default="float32", help="(%(default)s)")
+    methods.add_argument("--repeats", type=int, default=1, help="(%(default)s)")
+    _add_load(methods, requests=8, max_tokens=128)
 
     round_ = kinds.add_parser("round", help="where a round's time goes")
     round_.add_argument("--batch", type=int, default=1, help="(%(default)s)")
@@ -108,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
-    for name in ("batch", "budget", "largest", "batches", "budgets", "chains", "repeats",
+    for name in ("batch", "budget", "chain", "largest", "batches", "budgets", "chains", "repeats",
                  "requests", "max_tokens"):  # fmt: skip
         value = getattr(args, name, None)
         for number in value if isinstance(value, list) else [value]:
@@ -167,6 +179,38 @@ def _serve(args: argparse.Namespace) -> int:
         "tokens each, T=0."
     )
     return _publish(args, serve.table(results), note)
+
+
+def _methods(args: argparse.Namespace) -> int:
+    import torch
+    from tqdm import tqdm
+
+    from jetspec_sglang.bench import methods
+
+    planned = methods.plan(
+        head=None,
+        dflash_head=args.dflash_head,
+        budgets=args.budgets,
+        chain=args.chain,
+        cuda=torch.cuda.is_available(),
+        eagle3=args.eagle3_head,
+    )
+    prompts = {name: _prompts(name, args.requests) for name in args.sets}
+    with tqdm(unit="measurement") as bar:
+        samples = []
+        for sample in methods.measure(
+            planned, prompts, dtype=args.dtype, batch=args.batch, max_tokens=args.max_tokens,
+            repeats=args.repeats, flags=args.rest, port=args.port, logs=_logs(args),
+            progress=bar.set_description,
+        ):  # fmt: skip
+            samples.append(sample)
+            bar.update()
+    note = (
+        f"Batch {args.batch}, {args.dtype}, T=0, {args.requests} prompts a set, {args.max_tokens} "
+        f"tokens each, median of {args.repeats} repeats; tokens/s with prefill, ratio to plain "
+        "decoding of the same repeat."
+    )
+    return _publish(args, methods.table(planned, samples), note)
 
 
 def _round(args: argparse.Namespace) -> int:
@@ -233,7 +277,7 @@ def _attention(args: argparse.Namespace) -> int:
 
 
 _KINDS = {
-    "serve": _serve, "round": _round, "curve": _curve, "tree": _tree, "attention": _attention,
+    "serve": _serve, "methods": _methods, "round": _round, "curve": _curve, "tree": _tree, "attention": _attention,
 }  # fmt: skip
 
 
