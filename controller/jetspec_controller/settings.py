@@ -142,7 +142,7 @@ class ApiSettings(Section):
     port: int = Field(30900, ge=0, le=65535)
     token_file: Path | None = Field(None, description="lines of `token` or `name token`")
     insecure: bool = Field(False, description="accept writes from anyone")
-    history: int = Field(1000, ge=1, le=100_000, description="decisions kept for /v1/decisions")
+    history: int = Field(300, ge=1, le=100_000, description="decisions kept of each server")
 
 
 def _state_path() -> Path:
