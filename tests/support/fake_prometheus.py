@@ -64,7 +64,7 @@ class FakePrometheus:
         now = self.clock()
         for instance, server in self.servers.items():
             up = instance not in self.down
-            self._keep("up", {"instance": instance}, now, "1" if up else "0")
+            self.keep("up", {"instance": instance}, now, "1" if up else "0")
             if not up:
                 continue
             server.catch_up()
@@ -72,7 +72,7 @@ class FakePrometheus:
                 for family in text_string_to_metric_families(line + "\n"):
                     for sample in family.samples:
                         labels = {**sample.labels, "instance": instance}
-                        self._keep(sample.name, labels, now, str(sample.value))
+                        self.keep(sample.name, labels, now, str(sample.value))
 
     def _lines(self, server: FakeSGLang) -> list[str]:
         if server.faults.no_jetspec:
@@ -80,7 +80,7 @@ class FakePrometheus:
         text = generate_latest(SimpleNamespace(collect=server.engine.families)).decode()
         return [server.spoil(line) for line in text.splitlines() if not line.startswith("#")]
 
-    def _keep(self, name: str, labels: dict[str, str], at: float, value: str) -> None:
+    def keep(self, name: str, labels: dict[str, str], at: float, value: str) -> None:
         key = tuple(sorted({"__name__": name, **labels}.items()))
         self._series[key].append((at, value))
 

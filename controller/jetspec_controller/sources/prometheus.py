@@ -38,6 +38,21 @@ class _Found:
 
     snapshots: dict[float, Snapshot] = field(default_factory=dict)
     up: tuple[float, float] | None = None
+    problem: str | None = None
+
+    def add(self, labels: Mapping[str, str], values: Sequence[Any], after: float) -> None:
+        """One series' samples later than `after`; of `up` the last one."""
+        name = canonical(labels["__name__"])
+        if name == UP:
+            at, value = values[-1]
+            self.up = max(self.up or (0.0, 0.0), (float(at), float(value)))
+            return
+        for at, value in values:
+            if at > after:
+                snapshot = self.snapshots.get(at)
+                if snapshot is None:
+                    snapshot = self.snapshots[at] = Snapshot(float(at))
+                snapshot.add(name, labels, float(value))
 
 
 class PrometheusSource:
@@ -99,28 +114,22 @@ class PrometheusSource:
     def _collect(
         self, targets: Sequence[Target], matrix: Iterable[Mapping[str, Any]]
     ) -> Mapping[str, _Found]:
-        """Samples not seen before, by instance. Raises FetchError(PARSE)."""
+        """Samples not seen before, by instance. A malformed series spoils its own instance only;
+        raises FetchError(PARSE) for one that names none.
+        """
         seen = {t.instance: self._last_at(t) for t in targets}
         found: dict[str, _Found] = {}
-        try:
-            for series in matrix:
+        for series in matrix:
+            try:
                 labels = series["metric"]
-                name, instance = labels["__name__"], labels[self._prometheus.instance_label]
-                here = found.setdefault(instance, _Found())
-                after = seen.get(instance, 0.0)
-                if name == UP:
-                    at, value = series["values"][-1]
-                    here.up = max(here.up or (0.0, 0.0), (float(at), float(value)))
-                    continue
-                name = canonical(name)
-                for at, value in series["values"]:
-                    if at > after:
-                        snapshot = here.snapshots.get(at)
-                        if snapshot is None:
-                            snapshot = here.snapshots[at] = Snapshot(float(at))
-                        snapshot.add(name, labels, float(value))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FetchError(Fault.PARSE, f"a series is malformed: {error!r}") from error
+                instance = labels[self._prometheus.instance_label]
+            except (KeyError, TypeError) as error:
+                raise FetchError(Fault.PARSE, f"a series is malformed: {error!r}") from error
+            here = found.setdefault(instance, _Found())
+            try:
+                here.add(labels, series["values"], seen.get(instance, 0.0))
+            except (KeyError, TypeError, ValueError, IndexError) as error:
+                here.problem = f"a series is malformed: {error!r}"
         return found
 
     def _last_at(self, target: Target) -> float:

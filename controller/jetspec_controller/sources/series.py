@@ -38,6 +38,8 @@ NAMES: tuple[str, ...] = (
     TPOT_BUCKET,
 )
 
+QUEUES = frozenset({RUNNING, WAITING})
+
 GENERATING_ENDPOINTS = frozenset(
     {"/generate", "/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages"}
 )
@@ -50,25 +52,43 @@ def canonical(name: str) -> str:
 
 @dataclass(slots=True)
 class Snapshot:
-    """Every sample of one scrape of one server; `at` is when it was taken (scraper's clock)."""
+    """Every sample of one scrape of one server; `at` is when it was taken (scraper's clock).
+
+    With `--enable-metrics-for-all-schedulers` every tensor- and pipeline-parallel rank repeats its
+    data-parallel rank's numbers: only the first that reports for each is read. SGLang writes the
+    total of a queue under an empty priority and its parts under each one: only the total is read.
+    """
 
     at: float
     samples: dict[str, list[tuple[Labels, float]]] = field(default_factory=dict)
+    speakers: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, name: str, labels: Labels, value: float) -> None:
-        """Ranks other than tensor-parallel 0 repeat the same decode loop and are left out."""
-        if labels.get("tp_rank", "0") == "0":
-            self.samples.setdefault(name, []).append((labels, value))
+        """Raises ValueError for a rank that is not a number."""
+        if name in QUEUES and labels.get("priority"):
+            return
+        if "tp_rank" in labels:
+            rank, place = labels.get("dp_rank", ""), _place(labels)
+            self.speakers[rank] = min(place, self.speakers.get(rank, place))
+        self.samples.setdefault(name, []).append((labels, value))
 
     def of(self, name: str) -> Iterator[tuple[Labels, float]]:
-        yield from self.samples.get(name, ())
+        """Samples of one name, each number once."""
+        for labels, value in self.samples.get(name, ()):
+            rank = labels.get("dp_rank", "")
+            if "tp_rank" not in labels or self.speakers[rank] == _place(labels):
+                yield labels, value
 
     def total(self, name: str) -> float | None:
         """Sum over all series of a name; None when there is none."""
-        values = self.samples.get(name)
-        return None if not values else sum(value for _, value in values)
+        values = [value for _, value in self.of(name)]
+        return sum(values) if values else None
 
     @property
     def ranks(self) -> int:
         """Data-parallel ranks that report."""
-        return max(1, len({labels.get("dp_rank", "0") for labels, _ in self.of(RUNNING)}))
+        return max(1, len(self.speakers))
+
+
+def _place(labels: Labels) -> tuple[int, int]:
+    return int(labels.get("pp_rank", "0")), int(labels["tp_rank"])

@@ -37,7 +37,7 @@ def wrong_type(rig: Rig) -> None:
 def not_a_number(rig: Rig) -> None:
     rig.prometheus.body = (
         '{"status": "success", "data": {"resultType": "matrix", "result": [{"metric":'
-        ' {"__name__": "up", "instance": "x"}, "values": [[1, "many"]]}]}}'
+        f' {{"__name__": "up", "instance": "{rig.name}"}}, "values": [[1, "many"]]}}]}}}}'
     )
 
 
@@ -128,6 +128,27 @@ async def test_one_target_missing(make) -> None:
         assert decision.budget == 16
         other = rig.service.loop.fleet[missing].decision
         assert (other.reason, other.budget) == (Reason.SOURCE_EMPTY, 64)
+
+
+async def test_malformed_series_spoil_their_own_server_only(make) -> None:
+    async with make(prometheus=True, servers=2) as rig:
+        await rig.ticks(4)
+        other = list(rig.prometheus.servers)[1]
+        labels = {"instance": other, "tp_rank": "first"}
+        rig.server.engine.running = 8
+        for _ in range(2):
+            rig.prometheus.keep("sglang:num_running_reqs", labels, rig.clock.now + 2.0, "1")
+            await rig.ticks()
+        assert rig.server.engine.budget == 16
+        assert rig.service.loop.fleet[other].decision.reason is Reason.SOURCE_PARSE
+
+
+async def test_series_without_an_instance(make) -> None:
+    async with make(prometheus=True) as rig:
+        rig.prometheus.body = (
+            '{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}}]}}'
+        )
+        assert (await rig.ticks()).reason is Reason.SOURCE_PARSE
 
 
 async def test_counter_reset(make) -> None:

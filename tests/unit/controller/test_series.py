@@ -61,11 +61,29 @@ def test_broken_lines_are_errors(line: str) -> None:
         ExpositionParser().parse(line + "\n", 0.0)
 
 
-def test_other_series_and_other_ranks_are_left_out() -> None:
-    text = f'python_info 1\n{RUNNING}{{tp_rank="0"}} 3\n{RUNNING}{{tp_rank="1"}} 3\n'
-    snapshot = ExpositionParser().parse(text, 0.0)
+def test_other_series_are_left_out() -> None:
+    snapshot = ExpositionParser().parse(f'python_info 1\n{RUNNING}{{a="b"}} 3\n', 0.0)
     assert list(snapshot.samples) == [RUNNING]
-    assert snapshot.total(RUNNING) == 3
+
+
+def test_ranks_that_repeat_each_other_count_once() -> None:
+    """Data-parallel attention: rank 0 has tensor ranks 0 and 1, rank 1 has 2 and 3."""
+    lines = [
+        f'{RUNNING}{{dp_rank="{tp // 2}",tp_rank="{tp}",pp_rank="{pp}"}} {1 + tp // 2}'
+        for tp in range(4)
+        for pp in range(2)
+    ]
+    snapshot = ExpositionParser().parse("\n".join(lines), 0.0)
+    assert snapshot.ranks == 2
+    assert snapshot.total(RUNNING) == 1 + 2
+
+
+def test_priorities_are_parts_of_the_total() -> None:
+    parts = "".join(
+        f'{RUNNING}{{priority="{p}",tp_rank="0"}} {v}\n' for p, v in (("1", 2), ("2", 3))
+    )
+    for total in (f'{RUNNING}{{priority="",tp_rank="0"}} 5\n', f'{RUNNING}{{tp_rank="0"}} 5\n'):
+        assert ExpositionParser().parse(total + parts, 0.0).total(RUNNING) == 5
 
 
 def test_router_prefix_and_timestamps_are_understood() -> None:
@@ -191,5 +209,5 @@ def test_snapshot_counts_ranks_that_report() -> None:
     snapshot = Snapshot(0.0)
     assert snapshot.ranks == 1
     for rank in ("0", "1"):
-        snapshot.add(RUNNING, {"dp_rank": rank}, 1.0)
+        snapshot.add(RUNNING, {"dp_rank": rank, "tp_rank": "0"}, 1.0)
     assert snapshot.ranks == 2
