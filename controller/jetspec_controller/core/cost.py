@@ -88,8 +88,10 @@ class CostModel:
         """Seconds by the uncorrected curve."""
         at = np.log(rows)
         inside = np.interp(at, self.log_rows, self.log_seconds)
-        beyond = np.maximum(at - self.log_rows[-1], 0.0) * self._last_slope()
-        seconds: Array = np.exp(inside + beyond)
+        first, last = self._end_slopes()
+        above = np.maximum(at - self.log_rows[-1], 0.0) * last
+        below = np.minimum(at - self.log_rows[0], 0.0) * first
+        seconds: Array = np.exp(inside + above + below)
         return seconds
 
     def doubt(self, batch: Array, budget: Array, reference: int) -> Array:
@@ -102,10 +104,12 @@ class CostModel:
         doubt: Array = np.sqrt(np.maximum(variance, 0.0))
         return doubt
 
-    def _last_slope(self) -> float:
-        """Growth beyond the last point: that of the last segment, at least half proportional."""
-        (x0, x1), (y0, y1) = self.log_rows[-2:], self.log_seconds[-2:]
-        return max(float((y1 - y0) / (x1 - x0)), 0.5)
+    def _end_slopes(self) -> tuple[float, float]:
+        """Growth before the first point, half that of the first segment, and after the last point,
+        that of the last segment but at least half proportional.
+        """
+        slopes = np.diff(self.log_seconds) / np.diff(self.log_rows)
+        return 0.5 * float(slopes[0]), max(float(slopes[-1]), 0.5)
 
 
 def model(

@@ -60,7 +60,7 @@ class Reason(StrEnum):
     PROBE = "probe"  # a budget nearby that may well be faster is tried
     PROBE_BACK = "probe_back"  # it was not
     OBJECTIVE = "objective"  # a TPOT or TTFT bound ruled the faster budget out
-    OUT_OF_RANGE = "out_of_range"  # the budget in force is outside the allowed range
+    OUT_OF_RANGE = "out_of_range"  # what is in force is not an allowed tier
     CONFIGURED_TABLE = "configured_table"
     PINNED = "pinned"
     # the server does not run what was decided

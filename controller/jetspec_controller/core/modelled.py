@@ -79,15 +79,15 @@ def _uniform(
     if state.probe_budget is not None:
         if not probe.measured(state, inputs.fresh, speed.measured, now):
             return held.uniform(current, Reason.PROBING)
-        won, back = _verdict(options, state)
+        won = _won(options, state)
         state = probe.end(config, name, won, state, now)
         if not won:
-            return replace(held, state=state).uniform(back, Reason.PROBE_BACK)
+            return replace(held, state=state).uniform(state.probe_from, Reason.PROBE_BACK)
     choice = choose(config, name, options, current, kv_full, state, now)
     if choice.reason in (Reason.OPTIMAL, Reason.WITHIN_TOLERANCE) and observation.running_requests:
         trial = probe.propose(config, options, current, not kv_full, choice.state, now)
         if trial is not None:
-            state = probe.begin(config, trial, current, here.batch, choice.state, now)
+            state = probe.begin(config, trial, current, (), here.batch, choice.state, now)
             choice = replace(choice, budget=trial, reason=Reason.PROBE, state=state)
     return held.chosen(choice)
 
@@ -113,9 +113,9 @@ def _table(
         disturbed = probe.disturbed(state, batch)
         if not disturbed and not probe.measured(state, inputs.fresh, speed.measured, now):
             return held.tabled(in_force, batch, Reason.PROBING)
-        won, back = _verdict(options, state)
+        won = _won(options, state)
         if disturbed or not won:
-            in_force = table.with_entry(in_force, state.probe_batch, back, limit)
+            in_force = state.probe_table or in_force
             reason = Reason.PROBE_BACK
         state = (
             replace(state, probe_budget=None)
@@ -124,26 +124,24 @@ def _table(
         )
     settles = max(state.rose_at or float("-inf"), state.cut_at or float("-inf")) + config.dwell_s
     rises = not kv_full and settles <= now
-    wish = table.compute(config, speed, limit, in_force, observation.latency, current, rises)
+    wish = table.compute(config, speed, batch, limit, in_force, observation.latency, current, rises)
     if wish != in_force:
         reason = Reason.TABLE_UPDATE
     if reason is Reason.OPTIMAL and load.batch > 0:
         trial = probe.propose(config, options, current, not kv_full, state, now)
         if trial is not None:
-            state = probe.begin(config, trial, current, batch, state, now)
+            state = probe.begin(config, trial, current, wish, batch, state, now)
             wish = table.with_entry(wish, batch, trial, limit)
             reason = Reason.PROBE
     explanation = replace(held.explanation, next_change_at=None if rises else settles)
     return replace(held, state=state, explanation=explanation).tabled(wish, batch, reason)
 
 
-def _verdict(options: Sequence[Candidate], state: TargetState) -> tuple[bool, int]:
-    """Whether the probed budget is at least as fast as where it came from, and that budget."""
-    by_budget = {c.budget: c for c in options}
-    tried, origin = by_budget.get(state.probe_budget or 0), by_budget.get(state.probe_from)
-    if tried is None or origin is None:
-        return True, state.probe_from
-    return tried.token_s <= origin.token_s, state.probe_from
+def _won(options: Sequence[Candidate], state: TargetState) -> bool:
+    """Whether the probed budget is at least as fast as the one it came from, if both are allowed."""
+    token_s = {c.budget: c.token_s for c in options}
+    tried, origin = token_s.get(state.probe_budget or 0), token_s.get(state.probe_from)
+    return tried is None or origin is None or tried <= origin
 
 
 def _explore(

@@ -45,19 +45,18 @@ def plan(
     if not allowed:
         return Wish(None, (), Reason.NO_TIER_IN_RANGE, state, explanation)
 
-    running = in_force(config, state, state.known)
-    held = Wish(
-        table.lookup(running, state.batch or 0.0),
-        running if len(running) > 1 else (),
-        Reason.OPTIMAL,
-        state,
-        explanation,
+    running = table.compress(in_force(config, state, state.known))
+    kept = table.fit(running, allowed)
+    held = Wish(None, (), Reason.OPTIMAL, state, explanation).tabled(
+        kept, state.batch or 0.0, Reason.OPTIMAL
     )
     if config.governor is Governor.PINNED and config.pinned_budget is not None:
         return held.uniform(at_most(allowed, config.pinned_budget), Reason.PINNED)
     hand_set = table.fit(tuple(config.table.items()), allowed) if config.table else ()
     if config.governor is Governor.TABLE and config.publish_table:
         return held.tabled(hand_set, state.batch or 0.0, Reason.CONFIGURED_TABLE)
+    if kept != running:
+        return replace(held, reason=Reason.OUT_OF_RANGE)
     if inputs.blocked is not None:
         return _blocked(config, inputs.blocked, allowed, held, now)
     if inputs.restarted:
@@ -67,15 +66,13 @@ def plan(
     held = replace(
         held, explanation=replace(explanation, batch_now=load.batch, batch_expected=load.batch)
     )
-    if not held.table and held.budget is not None and held.budget not in allowed:
-        return held.uniform(at_most(allowed, held.budget), Reason.OUT_OF_RANGE)
     if config.governor is Governor.TABLE and held.budget is not None:
         goal = table.lookup(hand_set, min(load.batch + load.waiting, load.limit))
         choice = follow(
             config, observation.target, goal, held.budget, Reason.CONFIGURED_TABLE, state, now
         )
         return held.chosen(choice)
-    return modelled.plan(config, observation, inputs, allowed, running, load, held, now)
+    return modelled.plan(config, observation, inputs, allowed, kept, load, held, now)
 
 
 def _blocked(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from .config import PolicyConfig
 from .pace import spread
 from .state import TargetState
-from .types import BudgetCounters, Candidate
+from .types import BudgetCounters, Candidate, Table
 
 REACH = 2
 """Tiers up or down that a probe may go."""
@@ -61,13 +61,20 @@ def propose(
 
 
 def begin(
-    config: PolicyConfig, budget: int, current: int, batch: float, state: TargetState, now: float
+    config: PolicyConfig,
+    budget: int,
+    current: int,
+    in_force: Table,
+    batch: float,
+    state: TargetState,
+    now: float,
 ) -> TargetState:
     """The state with a probe under way."""
     return replace(
         state,
         probe_budget=budget,
         probe_from=current,
+        probe_table=in_force,
         probe_batch=batch,
         probe_until=now + LONGEST_TICKS * config.interval_s,
     )

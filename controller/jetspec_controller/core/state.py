@@ -63,7 +63,8 @@ class TargetState:
     rise_to: int | None = None  # the lowest budget wanted in those ticks
     reversals: int = 0  # cuts soon after a rise; each doubles the dwell
     probe_budget: int | None = None  # being tried, no verdict yet
-    probe_from: int = 1  # where a lost probe goes back to
+    probe_from: int = 1  # where a lost probe goes back to,
+    probe_table: Table = ()  # and the table that held there
     probe_batch: float = 1.0  # the batch it was proposed for
     probe_until: float = 0.0  # verdict at this time at the latest
     probe_at: float | None = None  # no probe before

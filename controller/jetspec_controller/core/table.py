@@ -52,6 +52,7 @@ def grid(limit: float) -> list[int]:
 def compute(
     config: PolicyConfig,
     speed: SpeedModel,
+    batch: float,
     limit: float,
     in_force: Table,
     latency: LatencyPercentiles | None,
@@ -70,23 +71,31 @@ def compute(
     usable = within_objectives(config, speed, round_s, latency, current)
     budgets = speed.budgets.astype(int).tolist()
     measured = sum(b <= speed.measured for b in budgets)
-    entries: list[tuple[int, int]] = []
-    ceiling = len(budgets) - 1
+    chosen: list[int] = []
     for row, start in enumerate(starts):
         here = _index(budgets, lookup(in_force, start))
         open_to = usable[row] & (np.arange(len(budgets)) < max(measured, here + 1))
         best = int(np.argmin(np.where(open_to, token_s[row], np.inf)))
         gain = 1.0 - token_s[row, best] / token_s[row, here]
+        tolerance = config.tolerance_down if best < here else config.tolerance_up
         to = here
-        if not usable[row, here] or gain > (
-            config.tolerance_down if best < here else config.tolerance_up
-        ):
+        if not usable[row, here] or gain > tolerance:
             to = max(best, here - config.step_down)
             if to > here:
                 to = min(to, here + config.step_up) if rises else here
-        ceiling = min(ceiling, to)
-        entries.append((start, budgets[ceiling]))
-    return compress(entries)
+        chosen.append(to)
+    falling = _falling(chosen, max(i for i, s in enumerate(starts) if s <= max(batch, 1)))
+    return compress([(s, budgets[i]) for s, i in zip(starts, falling, strict=True)])
+
+
+def _falling(chosen: Sequence[int], pivot: int) -> list[int]:
+    """Entries that fall with the batch; that of the present batch, the one measured, is kept."""
+    out = list(chosen)
+    for row in range(pivot + 1, len(out)):
+        out[row] = min(out[row], out[row - 1])
+    for row in range(pivot - 1, -1, -1):
+        out[row] = max(out[row], out[row + 1])
+    return out
 
 
 def with_entry(entries: Table, batch: float, budget: int, limit: float) -> Table:
