@@ -144,6 +144,8 @@ class PrometheusSource:
             self._histories.pop(target.id, None)
             detail = f"Prometheus has no series with {label} in its lookback"
             return unusable(target.id, now, Fault.EMPTY, detail)
+        if found.problem is not None:
+            return unusable(target.id, now, Fault.PARSE, f"{label}: {found.problem}")
         history = self._histories.setdefault(target.id, _History(Window(self._source.window_s)))
         for at in sorted(found.snapshots):
             history.last = found.snapshots[at]
