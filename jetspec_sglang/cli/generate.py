@@ -79,7 +79,7 @@ def answer(server: "Server", body: dict[str, Any]) -> None:
             if text := choice["delta"].get("content"):
                 arrivals.append(time.perf_counter() - start)
                 print(text, end="", flush=True)
-    print()
+    print(flush=True)
     print(figures(arrivals, usage.get("completion_tokens", 0), speculation), file=sys.stderr)
 
 
