@@ -22,7 +22,7 @@ SERVER = (
     *("--sleep-on-idle", "--skip-server-warmup", "--enable-metrics"),
     *("--max-running-requests", "16", "--random-seed", "7"),
 )
-POOL = 4000
+POOL = 1800
 """Slots: enough for a few requests at any budget, too few for sixteen at B=64."""
 CHUNK = 64
 CONTEXT = 512

@@ -140,7 +140,7 @@ def test_retraction_and_chunked_prefill(
 def test_up_to_the_context_limit(jetspec: Server, budget: SetBudget, reference: Reference) -> None:
     """The last rounds' windows reach past the last position a request may have."""
     prompt = chat_ids(texts(1)[0], SYSTEM * 10)[-440:]
-    request = greedy(prompt, CONTEXT - len(prompt) - 1, ignore_eos=True)
+    request = greedy(prompt, CONTEXT - len(prompt) - 2, ignore_eos=True)
     [plain] = reference.answers([request])
     budget(64)
     answer = jetspec.generate(request)

@@ -1,14 +1,13 @@
 """`Server`: a real SGLang server in a subprocess, started, waited for and stopped for certain.
 
 Contract: `Server.start` returns when the server answers, or raises `ServerFailedError` with the
-tail of its log. `stop` leaves no process behind; the server also ends when its parent dies.
+tail of its log. `stop` leaves no process behind; nor does the death of the tests' process.
 I/O: one log file, one port of the loopback interface.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import signal
@@ -27,8 +26,10 @@ READY_SECONDS = 900.0
 REQUEST_SECONDS = 300.0
 LOG_TAIL = 40
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
+GUARD = "import os, sys; sys.stdin.read(); os.killpg(int(sys.argv[1]), 9)"
+"""Waits until the tests' end of its pipe closes, however they ended, and kills the group."""
+
+_guards: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class ServerFailedError(RuntimeError):
@@ -163,17 +164,23 @@ def total(
 def launch(
     arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start `sglang.launch_server`; stdout and stderr go to `log`."""
+    """Start `sglang.launch_server`; stdout and stderr go to `log`. End it with `end`."""
     with log.open("wb") as sink:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "sglang.launch_server", *arguments],
             stdout=sink,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
-            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
         )
+    _guards[process.pid] = subprocess.Popen(
+        [sys.executable, "-S", "-c", GUARD, str(process.pid)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    return process
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -181,6 +188,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)
+    guard = _guards.pop(process.pid)
+    guard.kill()
+    guard.communicate()
 
 
 def free_port() -> int:
