@@ -112,6 +112,7 @@ class Trainer:
             (partial / "progress.json").write_text(json.dumps({"step": self.step}))
             old = self._folder.with_suffix(".old")
             if self._folder.exists():
+                shutil.rmtree(old, ignore_errors=True)  # left by a kill during an earlier swap
                 os.replace(self._folder, old)
             os.replace(partial, self._folder)
             shutil.rmtree(old, ignore_errors=True)

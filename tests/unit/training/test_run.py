@@ -60,6 +60,9 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, monkeypatch, cach
         with pytest.raises(KilledError):
             train(broken)
     assert len(losses(broken)) == 3
+    left_over = broken.run / "checkpoint.old"  # as a kill in the middle of a swap leaves it
+    left_over.mkdir()
+    (left_over / "progress.json").write_text("{}")
     train(broken)
     assert losses(broken) == losses(whole)
     assert losses(whole)[-1] < losses(whole)[0]
