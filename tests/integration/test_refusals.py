@@ -33,6 +33,8 @@ FLAGS = {
     "width": (("--speculative-eagle-topk", "100"), ("--speculative-eagle-topk 100", "32")),
     "tensor_parallel": (("--tp-size", "2"), ("tp",)),
     "mixed_chunk": (("--enable-mixed-chunk",), ("mixed",)),
+    # SGLang's batch-invariant kernels need a GPU: seeds are not promised on the host.
+    "deterministic": (("--enable-deterministic-inference",), ("deterministic", "jetspec_host")),
 }  # fmt: skip
 """Extra flags, and what the error has to mention."""
 

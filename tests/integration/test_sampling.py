@@ -10,7 +10,6 @@ import pytest
 from jetspec_sglang import embedded
 from jetspec_sglang.training.target import load_target
 from tests.integration.cases import differing, greedy, ids
-from tests.integration.conftest import StartServer, jetspec_flags, running
 from tests.support.probabilities import Martingale, martingale
 from tests.support.prompts import chat_ids, texts
 from tests.support.reference import Reference
@@ -134,28 +133,3 @@ def test_truncated_distributions_stay_inside(
         best = logits.topk(3, dim=-1).values[:, -1]
         own = logits.gather(-1, torch.tensor(answer["output_ids"])[:, None])[:, 0]
         assert bool((own >= best - 1e-3).all())
-
-
-@pytest.mark.full
-def test_seeds_equal_plain_decoding(
-    start_server: StartServer, heads: dict[str, Any], with_oracle: dict[str, str]
-) -> None:
-    """With deterministic inference a seed draws the same tokens as plain decoding."""
-    requests = sampled(6, 48)
-    for i, request in enumerate(requests):
-        request["sampling_params"]["sampling_seed"] = 100 + i
-    flags = ("--enable-deterministic-inference", "--max-total-tokens", "8192")
-    with running(start_server("plain-seeded", *flags)) as plain:
-        expected = ids(plain.generate_all(requests, 1))
-        assert ids(plain.generate_all(requests, 6)) == expected
-    served = start_server(
-        "jetspec-seeded",
-        *jetspec_flags(heads["causal"]),
-        *flags,
-        settings={"calibration_seconds": 0},
-        environment=with_oracle,
-    )
-    with running(served):
-        assert differing(expected, ids(served.generate_all(requests, 3))) == []
-        served.set_budget(64)
-        assert differing(expected, ids(served.generate_all(requests, 6))) == []
