@@ -115,6 +115,31 @@ def test_small_chunks_and_forced_retraction(
             assert sum(answer["meta_info"]["num_retractions"] for answer in answers) > 0
 
 
+@pytest.mark.parametrize("rule", ["chain", "accum_logp"])
+def test_other_rules(
+    rule: str,
+    start_server: StartServer,
+    heads: dict[str, Path],
+    with_oracle: dict[str, str],
+    requests: list[dict[str, Any]],
+    expected: list[list[int]],
+) -> None:
+    """A DFlash chain and the release's tree, with a bidirectional head."""
+    server = start_server(
+        f"rule-{rule}",
+        *jetspec_flags(heads["bidirectional"]),
+        *("--max-total-tokens", "16384"),
+        settings={"calibration_seconds": 0, "rule": rule},
+        environment=with_oracle,
+    )
+    with running(server):
+        assert server.jetspec()["rule"] == rule
+        for tree in (16, 64):
+            server.set_budget(tree)
+            found = ids(server.generate_all(requests[:32], 8))
+            assert differing(expected[:32], found) == []
+
+
 @pytest.mark.skipif(
     not os.environ.get("JETSPEC_HEAD"), reason="JETSPEC_HEAD names no trained head to measure"
 )
