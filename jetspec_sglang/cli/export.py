@@ -36,6 +36,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="folder of the head")
     parser.add_argument("--target-name", help="name of the target in the card")
     parser.add_argument("--results", type=Path, help="results.json of `jetspec eval`")
+    parser.add_argument("--notes", type=Path, help="text for the card that the run cannot know")
     parser.add_argument(
         "--draft-vocab-size", type=int, help="ids to draft from, 0 for all (as in training)"
     )
@@ -79,6 +80,7 @@ def _run(args: argparse.Namespace) -> int:
         metrics=[json.loads(line) for line in metrics_file.read_text().splitlines()],
         parameters=sum(tensor.numel() for tensor in tensors.values()),
         draft_vocab=None if vocab is None else len(vocab),
+        notes=args.notes.read_text() if args.notes else "",
         results=json.loads(args.results.read_text()) if args.results else None,
     )
     export_head(

@@ -38,8 +38,12 @@ def model_card(
     parameters: int,
     draft_vocab: int | None,
     results: Mapping[str, Any] | None = None,
+    notes: str = "",
 ) -> str:
-    """Markdown. `metrics`: lines of metrics.jsonl; `results`: an evaluation's results.json."""
+    """Markdown. `metrics`: lines of metrics.jsonl; `results`: an evaluation's results.json.
+
+    `notes`: what the settings do not tell, in the maker's words.
+    """
     kind = "JetSpec (causal)" if config.causal else "DFlash (bidirectional)"
     vocabulary = (
         f"{draft_vocab:,} of {config.vocab_size:,} ids (`draft_vocab_ids.npy`)"
@@ -78,6 +82,8 @@ def model_card(
         *(f"| {name} | {settings[name]} |" for name in _RECIPE if name in settings),
         "",
     ]
+    if notes:
+        lines += [notes.strip(), ""]
     if metrics:
         lines += _progress(metrics)
     if results:

@@ -18,9 +18,11 @@ def test_export(tmp_path, capsys):
     )
     results = {"quiz": {"head": {"top1": [0.5, 0.25], "tau": {"best_first": {"8": 2.5}}}}}
     (tmp_path / "results.json").write_text(json.dumps(results))
+    (tmp_path / "notes.md").write_text("Made on a Tuesday.")
     out = tmp_path / "head"
     arguments = ["export", "--run", str(settings.run), "--out", str(out), "--target-name", "Tiny"]
     arguments += ["--results", str(tmp_path / "results.json"), "--draft-vocab-size", "16"]
+    arguments += ["--notes", str(tmp_path / "notes.md")]
     assert main(arguments) == 0
     assert capsys.readouterr().out.strip() == str(out)
     card = (out / "README.md").read_text()
@@ -32,6 +34,7 @@ def test_export(tmp_path, capsys):
         "| best_first | 2.50 |",
         "| learning_rate | 0.003 |",
         "6 steps",
+        "Made on a Tuesday.",
     ):
         assert part in card, part
     assert len(np.load(out / "draft_vocab_ids.npy")) == 16
