@@ -106,7 +106,10 @@ def _add(
     result.top1 += hits[..., 0].sum(dim=0)
     result.top_w += hits.any(dim=-1).sum(dim=0)
     for rule in rules:
+        largest = path_ranks(build_tree(tokens, logprobs, max(budgets), rule), follows)
         for budget in budgets:
-            ranks = path_ranks(build_tree(tokens, logprobs, budget, rule), follows)
+            ranks = largest
+            if rule == "accum_logp" and budget != max(budgets):  # the other rules are nested
+                ranks = path_ranks(build_tree(tokens, logprobs, budget, rule), follows)
             accepted = (ranks < budget).sum(dim=1).numpy()
             result.rounds[rule, budget] += replay(accepted, depths, finished)
