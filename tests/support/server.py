@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 
 READY_SECONDS = 900.0
-REQUEST_SECONDS = 300.0
+REQUEST_SECONDS = 1500.0
 LOG_TAIL = 40
 
 GUARD = "import os, sys; sys.stdin.read(); os.killpg(int(sys.argv[1]), 9)"
