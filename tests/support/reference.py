@@ -11,8 +11,10 @@ import hashlib
 import itertools
 import json
 import platform
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -44,10 +46,13 @@ class Reference:
         requests = list(requests)
         missing = [request for request in requests if not self._path(request).exists()]
         if missing:
-            for request, answer in zip(
-                missing, self.server().generate_all(missing, concurrency), strict=True
-            ):
-                self._keep(request, answer)
+            server = self.server()
+
+            def record(request: Mapping[str, Any]) -> None:
+                self._keep(request, server.generate(request))
+
+            with ThreadPoolExecutor(concurrency) as pool:
+                list(pool.map(record, missing))
             self._learn_bigrams()
         return [json.loads(self._path(request).read_text()) for request in requests]
 
@@ -111,6 +116,6 @@ def _cpu_model() -> str:
 
 
 def _write(path: Path, value: Any) -> None:
-    scratch = path.with_suffix(".part")
+    scratch = path.with_suffix(f".{threading.get_ident()}.part")
     scratch.write_text(json.dumps(value))
     scratch.replace(path)
