@@ -7,6 +7,7 @@ one error at start-up that names the field, the value and what is allowed.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -53,9 +54,7 @@ class Settings(BaseModel):
     @field_validator("tiers")
     @classmethod
     def _increasing(cls, tiers: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if tiers is not None and (
-            not tiers or any(a >= b for a, b in zip(tiers, tiers[1:], strict=False))
-        ):
+        if tiers is not None and (not tiers or any(a >= b for a, b in itertools.pairwise(tiers))):
             raise ValueError("must be a non-empty list that increases strictly")
         return tiers
 

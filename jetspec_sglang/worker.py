@@ -13,28 +13,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from sglang.srt.layers.logprob_processor import compute_spec_logprobs
 from sglang.srt.managers.utils import GenerationBatchResult
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
 from sglang.srt.speculative.base_spec_worker import BaseSpecWorker
-from sglang.srt.speculative.spec_utils import GrammarTree, build_grammar_vocab_mask
 
 from jetspec_sglang import sglang_bridge as bridge
 from jetspec_sglang.budget import BudgetPlan, BudgetState
 from jetspec_sglang.calibration import calibrate
 from jetspec_sglang.device.base import Reservation
 from jetspec_sglang.draft.state import DraftState
+from jetspec_sglang.engine import Engine, build_engine
 from jetspec_sglang.metrics import engine_metrics
 from jetspec_sglang.rounds import Round, RoundCost
-from jetspec_sglang.engine import Engine, build_engine
 from jetspec_sglang.tree import Tree, build_tree
 from jetspec_sglang.verify.accept import Accepted, accept
-from jetspec_sglang.verify.choice import adjust_logits, choose_tokens
-from jetspec_sglang.verify.inputs import TreeVerifyInput
-from jetspec_sglang.verify.links import child_links
+from jetspec_sglang.verify.verifier import Verifier, add_logprobs, grammar_tree, taps_of
 
 if TYPE_CHECKING:
-    from sglang.srt.layers.logits_processor import LogitsProcessorOutput
     from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.managers.tp_worker import TpModelWorker
     from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
@@ -59,6 +54,7 @@ class JetSpecWorker(BaseSpecWorker):
         self._draft_worker = self.engine.draft.worker
         self._ops = self.engine.ops
         self._drafter = self.engine.drafter
+        self._verifier = Verifier(target_worker, self._ops)
         self.budgets: BudgetState = self.engine.budgets
         self.costs = RoundCost()
         self.rounds = 0
@@ -183,7 +179,7 @@ class JetSpecWorker(BaseSpecWorker):
             ]
         ).to(batch.device, non_blocking=True)
         draft = self.engine.draft
-        taps = _taps(result.logits_output)[: positions.numel()]
+        taps = taps_of(result.logits_output)[: positions.numel()]
         context = draft.model.project_target_hidden(taps)
         bridge.write_draft_kv(draft, context, positions, bridge.draft_slots(draft, plan))
         result.logits_output.hidden_states = None
@@ -209,27 +205,29 @@ class JetSpecWorker(BaseSpecWorker):
         tree = build_tree(*candidates, self.nodes(budget), self.engine.settings.rule)
         node_tokens = tree.tokens.clone()
         node_tokens[:, 0] = anchors
-        grammar_tree = (
-            GrammarTree.from_host(*child_links(_on_host(tree)), node_tokens.cpu())
-            if batch.has_grammar
-            else None
-        )
+        grammar = grammar_tree(batch, tree, node_tokens)
         built = clock()
 
         positions = (batch.seq_lens[:, None] + tree.depths).reshape(-1)
-        logits_output = self._verify(batch, tree, node_tokens, positions, window, plan)
+        logits_output = self._verifier.forward(batch, tree, node_tokens, positions, window, plan)
         verified = clock()
-        chosen = self._choose(
-            batch, logits_output, tree, node_tokens, positions, grammar_tree, grammar_barrier
+        chosen = self._verifier.choose(
+            batch,
+            logits_output.next_token_logits,
+            tree,
+            node_tokens,
+            positions,
+            grammar,
+            grammar_barrier,
         )
         accepted = accept(tree, chosen, candidates[0].shape[1])
         if batch.return_logprob:
-            _logprobs(batch, logits_output, chosen, accepted)
+            add_logprobs(batch, logits_output, chosen, accepted)
         new_seq_lens = batch.seq_lens + accepted.lens
         if on_publish is not None:
             on_publish(new_seq_lens)
         self._ops.compact(batch, window[:, : tree.budget], accepted)
-        self._ops.feed(self.engine.draft, _taps(logits_output), positions, plan, accepted)
+        self._ops.feed(self.engine.draft, taps_of(logits_output), positions, plan, accepted)
         logits_output.hidden_states = None
         done = clock()
         self._record(
@@ -266,64 +264,6 @@ class JetSpecWorker(BaseSpecWorker):
             torch.empty(shape, dtype=torch.float32, device=anchors.device),
         )
 
-    def _verify(
-        self,
-        batch: ScheduleBatch,
-        tree: Tree,
-        node_tokens: torch.Tensor,
-        positions: torch.Tensor,
-        window: torch.Tensor,
-        plan: KVLocPlan,
-    ) -> LogitsProcessorOutput:
-        """One target forward over every node; logits [bs * B, vocab] and taps."""
-        verify = TreeVerifyInput(
-            draft_token=node_tokens.reshape(-1),
-            positions=positions,
-            draft_token_num=tree.budget,
-            custom_mask=self._ops.mask(batch, tree),
-            kv_loc_plan=plan,
-            kv_loc_cols=slice(0, tree.budget),
-            tree_parents=tree.parents.reshape(-1),
-        )
-        batch.out_cache_loc = window[:, : tree.budget].reshape(-1)
-        forward_batch, _ = verify.prepare_for_verify(
-            batch, self._target_worker, defer_metadata_init=True
-        )
-        return self._target_worker.forward_batch_generation(
-            batch=None, forward_batch=forward_batch, is_verify=True
-        ).logits_output
-
-    def _choose(
-        self,
-        batch: ScheduleBatch,
-        logits_output: LogitsProcessorOutput,
-        tree: Tree,
-        node_tokens: torch.Tensor,
-        positions: torch.Tensor,
-        grammar_tree: GrammarTree | None,
-        grammar_barrier: Callable[[], None] | None,
-    ) -> torch.Tensor:
-        """The target's own token at every node, int64 [bs, B]."""
-        logits = logits_output.next_token_logits
-        mask = None
-        if grammar_tree is not None:
-            mask = build_grammar_vocab_mask(
-                reqs=batch.reqs,
-                tree=grammar_tree,
-                sampling_info=batch.sampling_info,
-                device=logits.device,
-                barrier=grammar_barrier,
-            )
-        adjust_logits(batch, logits, tree, node_tokens, mask)
-        return choose_tokens(
-            self._target_worker.model_runner.sampler,
-            batch.sampling_info,
-            logits,
-            positions,
-            tree.budget,
-            keep_logits=batch.return_logprob,
-        )
-
     # -- bookkeeping --------------------------------------------------------------------
 
     def _state(self, anchors: torch.Tensor, lens: torch.Tensor) -> DraftState:
@@ -341,41 +281,3 @@ class JetSpecWorker(BaseSpecWorker):
             path = accepted.path[:, 1:]
             metrics.record(round_, path[path > 0].tolist())
             metrics.cost(bucket, cost)
-
-
-def _taps(logits_output: LogitsProcessorOutput) -> torch.Tensor:
-    """The target's concatenated taps, [rows, K * hidden]."""
-    taps = logits_output.hidden_states
-    if taps is None:
-        raise RuntimeError(
-            "the target returned no taps: its model class does not support JETSPEC "
-            "(set_dflash_layers_to_capture is missing)"
-        )
-    return taps
-
-
-def _on_host(tree: Tree) -> Tree:
-    """The tree on the CPU, where grammars are matched."""
-    if tree.tokens.device.type == "cpu":
-        return tree
-    return Tree(
-        tree.tokens.cpu(),
-        tree.parents.cpu(),
-        tree.depths.cpu(),
-        tree.scores.cpu(),
-        tree.sizes.cpu(),
-    )
-
-
-def _logprobs(
-    batch: ScheduleBatch,
-    logits_output: LogitsProcessorOutput,
-    chosen: torch.Tensor,
-    accepted: Accepted,
-) -> None:
-    """Log-probabilities of the committed tokens; rows past a path repeat its last node."""
-    bs, budget = chosen.shape
-    last = accepted.path.gather(1, (accepted.lens.to(torch.int64) - 1)[:, None])
-    path = torch.where(accepted.path >= 0, accepted.path, last)
-    index = torch.arange(bs, device=path.device)[:, None] * budget + path
-    compute_spec_logprobs(batch, logits_output, chosen.reshape(-1), accept_index=index)

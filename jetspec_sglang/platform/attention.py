@@ -113,9 +113,7 @@ class HostAttention(AttentionBackend):
         if layout is None:
             raise RuntimeError("host attention ran before init_forward_metadata")
         if save_kv_cache and k is not None and v is not None:
-            self.token_to_kv_pool.set_kv_buffer(
-                layer, KVWriteLoc.for_batch(forward_batch), k, v
-            )
+            self.token_to_kv_pool.set_kv_buffer(layer, KVWriteLoc.for_batch(forward_batch), k, v)
         if layout.parents is not None:
             mask = MaskMode.TREE
         elif layer.attn_type == AttentionType.ENCODER_ONLY:
@@ -159,4 +157,3 @@ def _refuse_unsupported(model_runner: ModelRunner) -> None:
         )
     if config.is_encoder_decoder:
         raise ValueError("the host platform serves decoder-only models")
-

@@ -37,3 +37,13 @@ class Tree:
             scores=self.scores[:, :budget],
             sizes=self.sizes.clamp(max=budget),
         )
+
+    def cpu(self) -> Tree:
+        """The same trees in host memory."""
+        return Tree(
+            tokens=self.tokens.cpu(),
+            parents=self.parents.cpu(),
+            depths=self.depths.cpu(),
+            scores=self.scores.cpu(),
+            sizes=self.sizes.cpu(),
+        )
