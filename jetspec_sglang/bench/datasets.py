@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -18,6 +19,9 @@ from typing import Any
 from jetspec_sglang.cache import cache_dir
 
 Row = Mapping[str, Any]
+
+_FIELDS = ("prompt", "question", "text", "problem")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +86,13 @@ DATA_SETS: dict[str, DataSet] = {
 def load_prompts(
     name: str, folders: Sequence[str | Path] = (), *, allow_hub: bool = False
 ) -> list[str]:
-    """User messages of a named set, or of a JSONL file (fields prompt, question or text)."""
+    """User messages of a named set, a JSONL file, a folder of them, or a hub data set.
+
+    Rows of what has no name here hold the message as prompt, question, text or problem; of a hub
+    data set (`owner/name`) the split `train` is read.
+    """
     if name not in DATA_SETS:
-        path = Path(name)
-        if not path.is_file():
-            known = ", ".join(DATA_SETS)
-            raise FileNotFoundError(f"{name}: neither a JSONL file nor one of {known}")
-        file = DataSet(path.name, ("prompt", "question", "text", "problem"), "as the file says")
-        return [file.prompt(row) for row in _read(path)]
+        return _unnamed(name, allow_hub)
     data_set = DATA_SETS[name]
     places = [Path(folder) / data_set.file for folder in _folders(folders)]
     places.append(Path(str(resources.files("jetspec_sglang.bench") / "prompts" / data_set.file)))
@@ -101,6 +104,21 @@ def load_prompts(
     looked = ", ".join(str(place) for place in places)
     hint = f"; it is {data_set.hub} on the hub" if data_set.hub else ""
     raise FileNotFoundError(f"data set {name}: looked for {looked}{hint}")
+
+
+def _unnamed(name: str, allow_hub: bool) -> list[str]:
+    path = Path(name)
+    rows = DataSet(path.name, _FIELDS, "as its maker says", hub=name, split="train")
+    if path.is_file():
+        return _prompts(rows, _read(path))
+    if path.is_dir() and (files := sorted(path.glob("*.jsonl"))):
+        return [prompt for file in files for prompt in _prompts(rows, _read(file))]
+    if allow_hub and _HUB_ID.fullmatch(name):
+        return _prompts(rows, _download(rows))
+    known = ", ".join(DATA_SETS)
+    raise FileNotFoundError(
+        f"{name}: no JSONL file, no folder with one, and none of {known}; a hub data set needs leave"
+    )
 
 
 def _prompts(data_set: DataSet, rows: Iterable[Row]) -> list[str]:

@@ -37,7 +37,11 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--prompts", metavar="SET", help="a JSONL file, or a named data set")
+    what.add_argument(
+        "--prompts",
+        metavar="SET",
+        help="a JSONL file, a folder of them, a named data set, or with --hub a hub id",
+    )
     what.add_argument(
         "--self-written", type=int, metavar="N", help="N prompts that the target writes itself"
     )

@@ -85,11 +85,6 @@ class HeadConfig(BaseModel):
     def num_taps(self) -> int:
         return len(self.target_layer_ids)
 
-    @property
-    def score_rows(self) -> slice:
-        """Block rows that score depths 1 to block_size - 1, in order."""
-        return slice(0, self.block_size - 1) if self.draft_shift else slice(1, self.block_size)
-
     @model_validator(mode="after")
     def _consistent(self) -> HeadConfig:
         if self.num_attention_heads % self.num_key_value_heads:

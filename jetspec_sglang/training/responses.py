@@ -42,10 +42,6 @@ class Responses:
         return len(self.response_start)
 
     @property
-    def response_tokens(self) -> int:
-        return int(len(self.ids) - self.response_start.sum())
-
-    @property
     def lengths(self) -> np.ndarray:
         return np.diff(self.offsets)
 

@@ -46,13 +46,16 @@ def test_the_hub_is_asked_only_when_allowed(tmp_path, monkeypatch):
         load_prompts("gsm8k")
     assert not asked
     assert load_prompts("gsm8k", allow_hub=True) == ["q?"]
-    assert asked == [("openai/gsm8k", "main", "test")]
+    assert load_prompts("some/prompts", allow_hub=True) == ["q?"]
+    assert asked == [("openai/gsm8k", "main", "test"), ("some/prompts", None, "train")]
 
 
 def test_a_file_of_prompts(tmp_path):
     write(tmp_path / "mine.jsonl", [{"prompt": " a "}, {"question": "b"}])
     assert load_prompts(str(tmp_path / "mine.jsonl")) == ["a", "b"]
-    with pytest.raises(FileNotFoundError, match="neither a JSONL file nor one of"):
+    write(tmp_path / "more.jsonl", [{"text": "c"}])
+    assert load_prompts(str(tmp_path)) == ["a", "b", "c"]
+    with pytest.raises(FileNotFoundError, match="no JSONL file, no folder with one, and none of"):
         load_prompts(str(tmp_path / "other.jsonl"))
 
 
