@@ -1,7 +1,7 @@
 """The pure core of the controller: observations in, decisions out, no I/O and no clock."""
 
 from .config import PolicyConfig
-from .decide import decide
+from .decision import decide
 from .enums import Action, Clamp, CostSource, Fault, Governor, Reason, Signal
 from .state import AcceptMemory, CostMemory, TargetState
 from .types import (

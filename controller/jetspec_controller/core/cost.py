@@ -24,13 +24,13 @@ from .types import BudgetCounters, CostCurve, CostPoint
 
 BATCH_BINS_PER_OCTAVE = 2
 MOST_CELLS = 96  # remembered, the most recent ones
-PLAIN_OCTAVE = -2.0  # where budget 1 lies: it drafts nothing, so it is set apart from budget 2
 
 # The process, in log seconds. Standard deviations of what the curve may be wrong by:
 OFFSET = 0.5  # everywhere alike
-TREND = 0.15  # an octave of batch, and an octave of budget
+TREND = 0.1  # an octave of batch, and an octave of budget
 LOCAL = 0.2  # from place to place,
 LENGTH = 2.0  # over this many octaves
+PLAIN = 0.2  # at budget 1, which drafts nothing
 ROUND_NOISE = 0.1  # one round against the mean of its like
 DRIFT = 0.1  # a measurement that is `cost_half_life_s` old
 
@@ -70,7 +70,7 @@ class CostModel:
     log_rows: Array  # [P]
     log_seconds: Array  # [P]
     request_s: float  # κ, seconds per request and round
-    cells: Array  # [C, 2] octaves of batch and budget
+    cells: Array  # [C, 3] places, see _places
     weights: Array  # [C] of the process at each cell
     precision: Array  # [C, C] inverse covariance of the measured ratios
     curve: CostCurve
@@ -127,7 +127,7 @@ def model(
     samples = np.array([p.samples for p in curve.points], dtype=np.float64)
     log_rows, log_seconds = loglog_convex(rows, seconds, np.maximum(samples, 1.0))
     bare = CostModel(
-        log_rows, log_seconds, 0.0, np.zeros((0, 2)), np.zeros(0), np.zeros((0, 0)), curve
+        log_rows, log_seconds, 0.0, np.zeros((0, 3)), np.zeros(0), np.zeros((0, 0)), curve
     )
     if not memory:
         return bare
@@ -155,16 +155,18 @@ def _per_request(batch: Array, seconds: Array, expected: Array, noise: Array) ->
 
 
 def _places(batch: Array, budget: Array) -> Array:
-    """Octaves of batch and budget, shape [..., 2]."""
-    octave = np.where(budget > 1, np.log2(np.maximum(budget, 1.0)), PLAIN_OCTAVE)
-    return np.stack(np.broadcast_arrays(np.log2(batch), octave), axis=-1)
+    """Octaves of batch, octaves of budget, and whether it is plain decoding, shape [..., 3]."""
+    columns = np.broadcast_arrays(np.log2(batch), np.log2(budget), budget == 1)
+    return np.stack(columns, axis=-1, dtype=np.float64)
 
 
 def _covariance(a: Array, b: Array) -> Array:
     """Prior covariance of the log ratio between places, shape [..., len(b)]."""
-    apart = a[..., None, :] - b
+    a2, b2 = a[..., :2], b[:, :2]
+    apart = a2[..., None, :] - b2
     local = np.exp(-0.5 * (apart * apart).sum(-1) / LENGTH**2)
-    covariance: Array = OFFSET**2 + TREND**2 * (a @ b.T) + LOCAL**2 * local
+    plain = a[..., 2:] @ b[:, 2:].T
+    covariance: Array = OFFSET**2 + TREND**2 * (a2 @ b2.T) + LOCAL**2 * local + PLAIN**2 * plain
     return covariance
 
 

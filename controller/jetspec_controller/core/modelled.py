@@ -57,7 +57,7 @@ def plan(
             config, observation, inputs, speed, in_force, current, options, load, held, now
         )
     else:
-        wish = _uniform(config, observation, inputs, speed, current, options, held, now)
+        wish = _uniform(config, observation, inputs, speed, current, options, load, held, now)
     return _explained(wish, options, current, taus, costs, load)
 
 
@@ -68,26 +68,30 @@ def _uniform(
     speed: SpeedModel,
     current: int,
     options: Sequence[Candidate],
+    load: Load,
     held: Wish,
     now: float,
 ) -> Wish:
     name, state = observation.target, held.state
     kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
-    here = next(c for c in options if c.budget == current)
-    if state.probe_budget != current or probe.disturbed(state, here.batch):
-        state = replace(state, probe_budget=None)
-    if state.probe_budget is not None:
-        if not probe.measured(state, inputs.fresh, speed.measured, now):
+    origin = current
+    if state.probe_budget is not None and state.probe_budget == current:
+        disturbed = probe.disturbed(state, _at(options, current).batch)
+        if not disturbed and not probe.measured(state, inputs.fresh, speed.measured, now):
             return held.uniform(current, Reason.PROBING)
-        won = _won(options, state)
+        won = None if disturbed else _won(options, state)
+        if not won and any(c.budget == state.probe_from for c in options):
+            origin = state.probe_from
         state = probe.end(config, name, won, state, now)
-        if not won:
-            return replace(held, state=state).uniform(state.probe_from, Reason.PROBE_BACK)
-    choice = choose(config, name, options, current, kv_full, state, now)
-    if choice.reason in (Reason.OPTIMAL, Reason.WITHIN_TOLERANCE) and observation.running_requests:
+    state = replace(state, probe_budget=None)
+    choice = choose(config, name, options, origin, kv_full, state, now)
+    if choice.budget == origin != current:
+        choice = replace(choice, reason=Reason.PROBE_BACK)
+    elif choice.reason in (Reason.OPTIMAL, Reason.WITHIN_TOLERANCE) and load.batch > 0:
         trial = probe.propose(config, options, current, not kv_full, choice.state, now)
         if trial is not None:
-            state = probe.begin(config, trial, current, (), here.batch, choice.state, now)
+            batch = _at(options, current).batch
+            state = probe.begin(config, trial, current, (), batch, choice.state, now)
             choice = replace(choice, budget=trial, reason=Reason.PROBE, state=state)
     return held.chosen(choice)
 
@@ -113,15 +117,11 @@ def _table(
         disturbed = probe.disturbed(state, batch)
         if not disturbed and not probe.measured(state, inputs.fresh, speed.measured, now):
             return held.tabled(in_force, batch, Reason.PROBING)
-        won = _won(options, state)
-        if disturbed or not won:
+        won = None if disturbed else _won(options, state)
+        if not won:
             in_force = state.probe_table or in_force
             reason = Reason.PROBE_BACK
-        state = (
-            replace(state, probe_budget=None)
-            if disturbed
-            else probe.end(config, name, won, state, now)
-        )
+        state = probe.end(config, name, won, state, now)
     settles = max(state.rose_at or float("-inf"), state.cut_at or float("-inf")) + config.dwell_s
     rises = not kv_full and settles <= now
     wish = table.compute(config, speed, batch, limit, in_force, observation.latency, current, rises)
@@ -135,6 +135,10 @@ def _table(
             reason = Reason.PROBE
     explanation = replace(held.explanation, next_change_at=None if rises else settles)
     return replace(held, state=state, explanation=explanation).tabled(wish, batch, reason)
+
+
+def _at(options: Sequence[Candidate], budget: int) -> Candidate:
+    return next(c for c in options if c.budget == budget)
 
 
 def _won(options: Sequence[Candidate], state: TargetState) -> bool:
@@ -166,7 +170,7 @@ def _explained(
     load: Load,
 ) -> Wish:
     best = fastest(options, current)
-    here = next(c for c in options if c.budget == current)
+    here = _at(options, current)
     chosen = next((c for c in options if c.budget == wish.budget), here)
     clamps = wish.explanation.clamps
     if load.batch + load.waiting > load.limit:

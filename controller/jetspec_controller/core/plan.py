@@ -1,6 +1,6 @@
 """What a server should run, whatever it runs now: governor first, then faults, then the model.
 
-No I/O. The wish is compared with the read-back in :mod:`.decide`.
+No I/O. The wish is compared with the read-back in :mod:`.decision`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Trying a budget nearby that the curves are unsure about: when, for how long, and the verdict.
 
 No I/O. A probe is justified by its expected gain: the mean, over what the curves leave open, of the
-share of seconds per token it saves where it saves any. What is measured leaves little open, so
-probes end by themselves; lost ones come ever more rarely.
+share of seconds per token it saves where it saves any, less what trying it is expected to cost.
+What is measured leaves little open, so probes end by themselves; lost ones come ever more rarely.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from .types import BudgetCounters, Candidate, Table
 
 REACH = 2
 """Tiers up or down that a probe may go."""
+
+PAYBACK_TICKS = 10.0
+"""Ticks in which a probe has to pay."""
 
 LONGEST_TICKS = 3
 """Ticks after which a probe ends without a measurement."""
@@ -35,6 +38,15 @@ def expected_gain(candidate: Candidate, here: Candidate) -> float:
     z = mean / candidate.doubt
     density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
     return mean * 0.5 * (1.0 + math.erf(z / math.sqrt(2.0))) + candidate.doubt * density
+
+
+def worth(candidate: Candidate, here: Candidate) -> float:
+    """Expected gain a tick, less the expected loss of the one tick tried, spread over the ticks
+    in which it has to pay.
+    """
+    gain = expected_gain(candidate, here)
+    loss = gain - math.log(here.token_s / candidate.token_s)
+    return gain - loss / PAYBACK_TICKS
 
 
 def propose(
@@ -56,8 +68,8 @@ def propose(
     ]
     if not reach:
         return None
-    best = max(reach, key=lambda c: expected_gain(c, options[here]))
-    return best.budget if expected_gain(best, options[here]) > config.probe_gain else None
+    best = max(reach, key=lambda c: worth(c, options[here]))
+    return best.budget if worth(best, options[here]) > config.probe_gain else None
 
 
 def begin(
@@ -96,9 +108,13 @@ def measured(
 
 
 def end(
-    config: PolicyConfig, target: str, won: bool, state: TargetState, now: float
+    config: PolicyConfig, target: str, won: bool | None, state: TargetState, now: float
 ) -> TargetState:
-    """The state after the verdict: a lost probe makes the next one wait twice as long."""
-    losses = 0 if won else min(state.probe_losses + 1, 8)
+    """The state after the verdict (None: there was none): a lost probe makes the next one wait
+    twice as long.
+    """
+    losses = state.probe_losses
+    if won is not None:
+        losses = 0 if won else min(losses + 1, 8)
     wait = config.probe_interval_s * 2.0 ** max(losses - 1, 0) * spread(config, target)
     return replace(state, probe_budget=None, probe_at=now + wait, probe_losses=losses)

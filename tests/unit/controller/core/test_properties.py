@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jetspec_controller.core import PolicyConfig, Reason, TargetState, decide
-from jetspec_controller.core.decide import PROBES
+from jetspec_controller.core.decision import PROBES
 
 from tests.support.world import World
 
@@ -135,11 +136,9 @@ def test_table_needs_no_tick_for_a_step(tau, cost, tiers, before, after):
 @settings(max_examples=25, deadline=None)
 @given(taus(), request_costs(), tiers, st.integers(0, 99))
 def test_regret_is_bounded_under_noise(config, tau, cost, tiers, seed):
-    """A load that wanders by up to a fifth a tick, 5 % noise: within 10 % of the best on average,
-    learning included.
+    """A load that wanders by a fifth a tick, 5 % noise: within 5 % of the best on average, learning
+    included; the first ticks, before any curve, left out.
     """
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     world = World(tau, cost, tiers, config, budget=tiers[-1], noise=0.05, seed=seed)
     load, lost = 4.0, []
@@ -147,4 +146,4 @@ def test_regret_is_bounded_under_noise(config, tau, cost, tiers, seed):
         load = float(np.clip(load * np.exp(rng.normal(0, 0.2)), 1, 64))
         world.step(round(load))
         lost.append(world.regret())
-    assert np.mean(lost) <= 0.10
+    assert np.mean(lost[5:]) <= 0.05

@@ -21,6 +21,9 @@ from .wish import Wish
 
 PROBES = (Reason.PROBE, Reason.PROBE_BACK)
 
+RESEND_GROWTH = 2.0
+"""How much longer each wait is before a decision is sent again."""
+
 GIVE_UP_AFTER = 3
 """Times a decision is sent again before the read-back is taken as what is in force."""
 
@@ -79,7 +82,7 @@ def _reconcile(
     again = replace(
         decided,
         resends=state.resends + 1,
-        resend_at=now + config.interval_s * 2.0 ** (state.resends + 1),
+        resend_at=now + config.interval_s * RESEND_GROWTH ** (state.resends + 1),
     )
     reason = Reason.RESTART_REAPPLY if state.restarted else Reason.DRIFT_REAPPLY
     return send, reason, again
