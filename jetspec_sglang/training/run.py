@@ -53,7 +53,8 @@ def train(settings: TrainSettings) -> Path:
     responses = join(parts)
     refuse_held_out(responses, settings.held_out)
 
-    target = load_target(settings.target)
+    half = settings.precision == "bf16" and accelerator.device.type != "cpu"
+    target = load_target(settings.target, torch.bfloat16 if half else torch.float32)
     config, vocab = _head_shape(settings, target.config, responses)
     target.to(accelerator.device)
     recorder = Recorder(target, config.target_layer_ids)

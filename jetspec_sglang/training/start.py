@@ -85,11 +85,11 @@ def start_from_target(head: ReferenceHead, target: Any, taps: Tensor, scale: Ten
     layers: list[Any] = list(head.layers)
     for layer, block in zip(layers, blocks, strict=True):
         attention, source = layer.self_attn, block.self_attn
-        gain = block.input_layernorm.weight
+        gain = block.input_layernorm.weight.float()
         for name in ("q_proj", "k_proj", "v_proj"):
             getattr(attention, name).weight.copy_(getattr(source, name).weight * gain)
         attention.o_proj.weight.copy_(source.o_proj.weight)
-        gain = block.post_attention_layernorm.weight
+        gain = block.post_attention_layernorm.weight.float()
         for name in ("gate_proj", "up_proj"):
             getattr(layer.mlp, name).weight.copy_(getattr(block.mlp, name).weight * gain)
         layer.mlp.down_proj.weight.copy_(block.mlp.down_proj.weight)

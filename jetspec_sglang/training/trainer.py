@@ -86,7 +86,8 @@ class Trainer:
         for start in starts:
             part = slice(start, start + settings.micro_sequences)
             micro = rows(batch, part).to(accelerator.device)
-            features = self.source.features(indices[part], micro.tokens)
+            with accelerator.autocast():
+                features = self.source.features(indices[part], micro.tokens)
             last = start == starts[-1]
             with torch.enable_grad(), nullcontext() if last else accelerator.no_sync(self.model):
                 score = self.model(micro, features, divisor)
