@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv/bin
 
-.PHONY: help install python serve test test-full test-gpu fmt lint type clean prune
+.PHONY: help install test-programs python serve test test-full test-gpu fmt lint type clean prune
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -13,17 +13,20 @@ help: ## Show this list
 install: ## Make the environment (dependencies once per machine, shared by clones)
 	@$(PYTHON) tools/install.py >/dev/null
 
+test-programs: ## The environment, and the Debian programs that tests drive
+	@$(PYTHON) tools/install.py --tests >/dev/null
+
 python: ## Print the path of the environment's interpreter
 	@$(PYTHON) tools/install.py
 
 serve: install ## Serve the embedded model, or ARGS="any SGLang flag"
 	@exec $(VENV)/jetspec serve $(ARGS)
 
-test: install ## Unit tests, then a slice of the integration tests
+test: test-programs ## Unit tests, then a slice of the integration tests
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not full and not gpu"
 
-test-full: install ## Every test that needs no GPU (hours)
+test-full: test-programs ## Every test that needs no GPU (hours)
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
 

@@ -1,6 +1,7 @@
 """Make this clone's Python environment and print its interpreter: `python3 tools/install.py`.
 
-With `--prune` it also removes the shared environments in the cache that this clone does not use.
+With `--prune` it also removes the shared environments in the cache that this clone does not use;
+with `--tests` it also installs the programs that some tests drive (Prometheus, Chromium).
 
 Contract: afterwards `.venv/bin` holds python, jetspec and jetspec-controller. Two layers:
 the *shared* environment under the cache folder holds every dependency at the version pinned in
@@ -47,6 +48,8 @@ def main() -> int:
         interpreter = install(ROOT, cache_dir())
         if sys.argv[1:] == ["--prune"]:
             prune(cache_dir(), used=(ROOT / ".venv" / "complete").read_text())
+        if sys.argv[1:] == ["--tests"]:
+            require_debian_packages(missing_test_packages())
         print(interpreter)
     except (InstallError, OSError) as error:
         print(f"install: {error}", file=sys.stderr)
@@ -116,6 +119,16 @@ def missing_debian_packages() -> list[str]:
     if shutil.which("lscpu") is None:  # SGLang asks it for the CPU's layout
         missing.append("util-linux")
     return missing
+
+
+def missing_test_packages() -> list[str]:
+    """Debian packages of the programs that tests drive and that are not on PATH."""
+    programs = {
+        "prometheus": "prometheus",
+        "chromium": "chromium",
+        "chromedriver": "chromium-driver",
+    }
+    return [package for program, package in programs.items() if shutil.which(program) is None]
 
 
 def require_debian_packages(missing: list[str]) -> None:
