@@ -1,8 +1,8 @@
 """The control loop: read, decide, apply, for every server, once an interval.
 
 The only place where sources, the core, the actuator and the state file meet. A tick is bounded: it
-waits for control calls at most `PATIENCE` of an interval and leaves the rest to finish behind it,
-so one hung server delays no other. Does no I/O of its own; what it calls does.
+waits for control calls only so long and leaves the rest to finish behind it, so one hung server
+delays no other. Does no I/O of its own; what it calls does.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .tracked import DecisionSummary, Tracked, summary
 logger = logging.getLogger(__name__)
 
 PATIENCE = 0.5
+"""Share of an interval that a tick waits for reads, and again for applies."""
 
 
 class ControlLoop:
@@ -57,6 +58,7 @@ class ControlLoop:
         self.audit = audit
         self.recorder = recorder
         self.clock = clock
+        self.patience_s = PATIENCE * self.settings.policy.interval_s
         self.fleet: dict[str, Tracked] = {}
         self.last_tick: float | None = None
         self.observed = False
@@ -69,14 +71,14 @@ class ControlLoop:
         """Tick until cancelled. A tick that fails is logged and the next one tried."""
         due = time.monotonic()
         while True:
-            lag = max(0.0, time.monotonic() - due)
-            self.metrics.loop_lag_seconds.set(lag)
+            started = time.monotonic()
+            self.metrics.loop_lag_seconds.set(max(0.0, started - due))
             try:
                 await self.tick()
             except Exception:
                 logger.exception("a tick failed")
-            due = max(due + self.settings.policy.interval_s, time.monotonic())
-            await asyncio.sleep(due - time.monotonic())
+            due = max(started, due) + self.settings.policy.interval_s
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def tick(self) -> None:
         """One round over all servers."""
@@ -99,7 +101,7 @@ class ControlLoop:
                 # One server's trouble must not leave the others without a decision.
                 logger.exception("%s: no decision", tracked.target.id)
                 self.metrics.decision_errors_total.labels(tracked.target.id).inc()
-        await _patiently(applies, PATIENCE * self.settings.policy.interval_s)
+        await _patiently(applies, self.patience_s)
         if fleet and all(tracked.ready for tracked in fleet):
             self.metrics.last_success_timestamp_seconds.set(now)
         self.observed = self.observed or any(tracked.ready for tracked in fleet)
@@ -127,6 +129,7 @@ class ControlLoop:
         async with self._ticking:
             await self._drain()
             self.settings = parts.settings
+            self.patience_s = PATIENCE * self.settings.policy.interval_s
             self.discovery, self.source = parts.discovery, parts.source
             self.actuator = parts.actuator
 
@@ -197,7 +200,7 @@ class ControlLoop:
             if tracked.read_task is None:
                 tracked.read_task = asyncio.create_task(self.actuator.read(tracked.target))
         reads = [tracked.read_task for tracked in fleet if tracked.read_task is not None]
-        await _patiently(reads, PATIENCE * self.settings.policy.interval_s)
+        await _patiently(reads, self.patience_s)
 
     def _decide(
         self, tracked: Tracked, observation: TargetObservation, now: float

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,20 @@ class Service:
         self._began = time.monotonic()
 
     async def start(self, *, run: bool = True) -> None:
-        """Open everything; with `run` start the loop. Raises SettingsError or OSError."""
+        """Open everything; with `run` start the loop.
+
+        Raises SettingsError, OSError or sqlite3.Error, and leaves nothing open then.
+        """
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        if run:
+            self.leading = asyncio.create_task(self.leader.run())
+            self.looping = asyncio.create_task(self.loop.run())
+
+    async def _open(self) -> None:
         settings = self.settings
         self.audit = AuditLog(settings.audit, self.metrics, self.clock)
         self._stack.callback(self.audit.close)
@@ -96,9 +109,6 @@ class Service:
         self.metrics.show_config(settings.digest)
         self.metrics.paused.set(self.state.paused)
         self.audit.write(Event.STARTED, version=__version__, config=settings.digest)
-        if run:
-            self.leading = asyncio.create_task(self.leader.run())
-            self.looping = asyncio.create_task(self.loop.run())
 
     async def stop(self) -> None:
         """End the loop, restore launch budgets if so configured, release the leadership."""
@@ -204,5 +214,4 @@ class Service:
 async def _cancel(task: asyncio.Task[None] | None) -> None:
     if task is not None:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await asyncio.gather(task, return_exceptions=True)

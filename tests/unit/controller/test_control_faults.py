@@ -113,7 +113,7 @@ async def test_hung_control_opens_the_breaker_and_delays_nobody(make) -> None:
         other.engine.running = 8
         started = time.monotonic()
         await rig.ticks(6)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 20
         assert other.engine.budget == 16, "the healthy server followed its load"
         assert rig.metric("breaker_state", target=rig.name) == 2
         hung = rig.server.open[CONTROL] + rig.server.open[INFO]

@@ -12,6 +12,8 @@ from tests.support.rig import Rig
 pytestmark = pytest.mark.anyio
 
 SAFE = 16
+HOLD = {"policy": {"hold_s": 4.0}}
+HOLD_TICKS = 3
 
 
 def hangs(rig: Rig) -> None:
@@ -81,8 +83,8 @@ CASES: dict[str, tuple[Callable[[Rig], None], Reason, str]] = {
 @pytest.mark.parametrize("case", CASES)
 async def test_fault_holds_then_falls_back(make, case: str) -> None:
     cause, reason, metric = CASES[case]
-    impatient = {"prometheus": {"timeout_s": 0.2}} if case == "slow" else {}
-    async with make(prometheus=True, settings=impatient) as rig:
+    impatient = {"prometheus": {"timeout_s": 0.7}} if case == "slow" else {}
+    async with make(prometheus=True, settings={**HOLD, **impatient}) as rig:
         assert (await rig.ticks(4)).budget == 64
         cause(rig)
         decision = await rig.ticks()
@@ -90,7 +92,7 @@ async def test_fault_holds_then_falls_back(make, case: str) -> None:
         if metric:
             labels = {"target": rig.name, "signal": "load", "reason": metric}
             assert rig.metric("scrape_errors_total", **labels) == 1
-        decision = await rig.ticks(10)
+        decision = await rig.ticks(HOLD_TICKS)
         assert (decision.reason, decision.budget) == (Reason.FALLBACK, SAFE)
         assert rig.server.engine.budget == SAFE
 

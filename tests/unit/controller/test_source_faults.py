@@ -15,7 +15,8 @@ from tests.support.rig import IMPATIENT, Rig
 
 pytestmark = pytest.mark.anyio
 
-HOLD_TICKS = 10
+HOLD = {"policy": {"hold_s": 4.0}}
+HOLD_TICKS = 3
 SAFE = 16
 
 
@@ -58,7 +59,7 @@ SCRAPE_FAULTS: dict[str, tuple[Callable[[Rig], None], Reason]] = {
 @pytest.mark.parametrize("fault", SCRAPE_FAULTS)
 async def test_scrape_fault_holds_then_falls_back(make, fault: str) -> None:
     cause, reason = SCRAPE_FAULTS[fault]
-    async with make(settings=IMPATIENT if fault == "timeout" else {}) as rig:
+    async with make(settings={**HOLD, **(IMPATIENT if fault == "timeout" else {})}) as rig:
         before = await rig.ticks(4)
         assert (before.budget, rig.metric("target_up", target=rig.name)) == (64, 1)
         cause(rig)
