@@ -48,6 +48,7 @@ def learn(
         else state.producer_moved_at,
         known=known,
         batch=observation.running_requests if inputs.blocked is None else state.batch,
+        waiting=(observation.waiting_requests or 0.0) if inputs.blocked is None else state.waiting,
         arrival_rate=_smoothed(
             config, number(observation.arrival_rate), state.arrival_rate, state.last_at, now
         ),
@@ -63,16 +64,27 @@ def learn(
 def load_now(
     observation: TargetObservation, inputs: Inputs, before: TargetState, after: TargetState
 ) -> Load:
-    """The load that the projection starts from; the observation's load must be usable."""
-    batch = observation.running_requests or 0.0
-    elapsed = after.last_at - before.last_at if before.last_at and after.last_at else 0.0
+    """The load that the projection starts from; the observation's load must be usable.
+
+    The batch is what runs now or the mean over the rounds since the last scrape, whichever is
+    more: the gauge is late by some rounds and sees nothing of a burst between two scrapes. A queue
+    that stays while the batch does not grow shows that the server is full.
+    """
+    running, waiting = observation.running_requests or 0.0, observation.waiting_requests or 0.0
+    batch, rounds = running, sum(c.rounds for c in inputs.fresh)
+    if rounds > 0 and not inputs.first:
+        batch = max(batch, sum(c.request_rounds for c in inputs.fresh) / rounds)
+    limit = number(observation.max_running_requests) or math.inf
     trend = 0.0
-    if before.batch is not None and elapsed > 0:
-        trend = (batch - before.batch) / elapsed
+    if before.batch is not None and before.last_at is not None and after.last_at is not None:
+        if waiting > 0 and before.waiting > 0 and running <= before.batch:
+            limit = min(limit, max(batch, 1.0))
+        elapsed = after.last_at - before.last_at
+        trend = (running - before.batch) / elapsed if elapsed > 0 else 0.0
     return Load(
         batch,
-        observation.waiting_requests or 0.0,
-        number(observation.max_running_requests) or float("inf"),
+        waiting,
+        limit,
         after.arrival_rate if observation.arrival_rate is not None else None,
         after.output_tokens,
         trend,

@@ -46,6 +46,7 @@ class TargetState:
 
     # load
     batch: float | None = None
+    waiting: float = 0.0
     arrival_rate: float | None = None
     output_tokens: float | None = None
 
