@@ -13,13 +13,12 @@ Per row, with student p, teacher q, both softmax(logits / T):
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Loss = Literal["forward_kl", "reverse_kl", "sft"]
-LOSSES: tuple[Loss, ...] = ("forward_kl", "reverse_kl", "sft")
+from jetspec_sglang.training.loss_names import Loss
 
 
 def depth_weights(depths: int, gamma: float) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from jetspec_sglang.draft.reference import ReferenceHead
 from jetspec_sglang.training.batches import PAD, Batch
-from jetspec_sglang.training.losses import Loss, depth_weights, distillation_loss
+from jetspec_sglang.training.loss_names import Loss
+from jetspec_sglang.training.losses import depth_weights, distillation_loss
 from jetspec_sglang.training.target import Features
 
 

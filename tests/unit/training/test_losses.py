@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetspec_sglang.training.losses import LOSSES, depth_weights, distillation_loss
+from jetspec_sglang.training.loss_names import LOSSES
+from jetspec_sglang.training.losses import depth_weights, distillation_loss
 
 
 def plain(states, lm_head, teacher, labels, weights, parts, temperature):
