@@ -86,7 +86,7 @@ class PolicyConfig(BaseModel):
         default=3600.0, gt=0, description="older τ counts as extrapolated"
     )
     probe_gain: float = Field(
-        default=0.03, ge=0, lt=1, description="expected gain that justifies a probe"
+        default=0.02, ge=0, lt=1, description="expected gain that justifies a probe"
     )
     probe_interval_s: float = Field(
         default=10.0, gt=0, description="time between probes, doubled on loss"

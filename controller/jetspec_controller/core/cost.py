@@ -27,12 +27,12 @@ MOST_CELLS = 96  # remembered, the most recent ones
 
 # The process, in log seconds. Standard deviations of what the curve may be wrong by:
 OFFSET = 0.5  # everywhere alike
-TREND = 0.1  # an octave of batch, and an octave of budget
-LOCAL = 0.2  # from place to place,
-LENGTH = 2.0  # over this many octaves
+TREND = 0.15  # an octave of batch, and an octave of budget
+LOCAL = 0.3  # from place to place,
+LENGTH = 1.5  # over this many octaves
 PLAIN = 0.2  # at budget 1, which drafts nothing
 ROUND_NOISE = 0.1  # one round against the mean of its like
-DRIFT = 0.1  # a measurement that is `cost_half_life_s` old
+DRIFT = 0.04  # a measurement that is `cost_half_life_s` old
 
 
 def remember(
@@ -163,8 +163,8 @@ def _places(batch: Array, budget: Array) -> Array:
 def _covariance(a: Array, b: Array) -> Array:
     """Prior covariance of the log ratio between places, shape [..., len(b)]."""
     a2, b2 = a[..., :2], b[:, :2]
-    apart = a2[..., None, :] - b2
-    local = np.exp(-0.5 * (apart * apart).sum(-1) / LENGTH**2)
+    apart = (a2[..., None, :] - b2) / LENGTH
+    local = np.exp(-0.5 * (apart * apart).sum(-1))
     plain = a[..., 2:] @ b[:, 2:].T
     covariance: Array = OFFSET**2 + TREND**2 * (a2 @ b2.T) + LOCAL**2 * local + PLAIN**2 * plain
     return covariance

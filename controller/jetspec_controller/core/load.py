@@ -3,7 +3,8 @@
 Running requests follow dn/dt = λ − n / R(n, B): λ requests arrive a second and each stays
 R = output tokens × seconds per token. Its rest point is Little's law n = λ·R(n, B), a fixed point
 because a larger batch (and a smaller budget) lengthens R. The batch is followed from where it is
-now over the interval, by exponential steps that each hold R still.
+now over the interval, by exponential steps that each hold R still. Prefills, and lengths that are
+not what they were, make λ·R miss the batch that is seen; its mean miss scales λ.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Load:
     limit: float  # most requests that can run at once, math.inf if not known
     arrival_rate: float | None  # requests/s
     output_tokens: float | None  # per request
+    scale: float = 1.0  # batch seen / batch by Little's law, a mean of late
     trend: float = 0.0  # requests/s, used when arrivals or output length are not known
 
 
@@ -47,7 +49,7 @@ def expected_batch(
     step = horizon_s / STEPS
     for _ in range(STEPS):
         stay = load.output_tokens * seconds_per_token(np.maximum(batch, 1.0))
-        rest = load.arrival_rate * stay
+        rest = load.scale * load.arrival_rate * stay
         after = rest + (batch - rest) * np.exp(-step / stay)
         after = np.minimum(after, max(load.limit, 1.0))
         total += 0.5 * (batch + after)

@@ -50,8 +50,13 @@ def candidates(
     latency: LatencyPercentiles | None,
     current: int,
 ) -> tuple[Candidate, ...]:
-    """Every allowed budget at the batch expected if it were used."""
-    batch = expected_batch(load, config.interval_s, speed.token_s, len(speed.budgets))
+    """Every allowed budget at the batch expected if it were used. An entry of a table is for the
+    batch that runs, so with a table every budget is seen at that.
+    """
+    if config.publish_table:
+        batch = np.full(len(speed.budgets), max(load.batch, 1.0))
+    else:
+        batch = expected_batch(load, config.interval_s, speed.token_s, len(speed.budgets))
     round_s = speed.round_s(batch)
     token_s = round_s / speed.tau
     feasible = within_objectives(config, speed, round_s, latency, current)

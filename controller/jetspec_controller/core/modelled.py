@@ -5,8 +5,11 @@ No I/O. Without a curve it holds, or takes one small step to measure one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from . import accept, cost, probe, table
 from .accept import AcceptModel
@@ -22,6 +25,9 @@ from .state import TargetState
 from .types import RANK_EDGES, AcceptCurve, Candidate, Table, TargetObservation
 from .uniform import choose, fastest
 from .wish import Wish
+
+LITTLE_RANGE = (0.25, 4.0)
+"""How far Little's law may be scaled to the batch seen."""
 
 
 def plan(
@@ -51,6 +57,8 @@ def plan(
         return _explore(config, observation.target, step, Reason.NO_COST_CURVE, held, now)
 
     speed = build(allowed, taus, costs)
+    state = replace(state, little=_little(config, speed, load, current, state))
+    load, held = replace(load, scale=state.little), replace(held, state=state)
     options = candidates(config, speed, load, observation.latency, current)
     if config.publish_table:
         wish = _table(
@@ -59,6 +67,19 @@ def plan(
     else:
         wish = _uniform(config, observation, inputs, speed, current, options, load, held, now)
     return _explained(wish, options, current, taus, costs, load)
+
+
+def _little(
+    config: PolicyConfig, speed: SpeedModel, load: Load, current: int, state: TargetState
+) -> float:
+    """The batch seen by that of Little's law, smoothed like the load; kept while idle."""
+    if load.batch < 1 or not load.arrival_rate or not load.output_tokens:
+        return state.little
+    here = speed.budgets == current
+    token_s = float(speed.token_s(np.array([load.batch]))[here][0])
+    seen = load.batch / (load.arrival_rate * load.output_tokens * token_s)
+    keep = math.pow(0.5, config.interval_s / config.load_half_life_s)
+    return min(max(seen + keep * (state.little - seen), LITTLE_RANGE[0]), LITTLE_RANGE[1])
 
 
 def _uniform(
@@ -76,10 +97,11 @@ def _uniform(
     kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
     origin = current
     if state.probe_budget is not None and state.probe_budget == current:
-        disturbed = probe.disturbed(state, _at(options, current).batch)
-        if not disturbed and not probe.measured(state, inputs.fresh, speed.measured, now):
+        won = None
+        if probe.measured(state, inputs.fresh, speed.measured):
+            won = _won(speed, state)
+        elif probe.near(state, _at(options, current).batch) and not probe.expired(state, now):
             return held.uniform(current, Reason.PROBING)
-        won = None if disturbed else _won(options, state)
         if not won and any(c.budget == state.probe_from for c in options):
             origin = state.probe_from
         state = probe.end(config, name, won, state, now)
@@ -114,10 +136,11 @@ def _table(
     limit = max(load.limit if load.limit != float("inf") else 64.0, batch)
     reason = Reason.OPTIMAL
     if state.probe_budget is not None:
-        disturbed = probe.disturbed(state, batch)
-        if not disturbed and not probe.measured(state, inputs.fresh, speed.measured, now):
+        won = None
+        if probe.measured(state, inputs.fresh, speed.measured):
+            won = _won(speed, state)
+        elif not probe.expired(state, now):
             return held.tabled(in_force, batch, Reason.PROBING)
-        won = None if disturbed else _won(options, state)
         if not won:
             in_force = state.probe_table or in_force
             reason = Reason.PROBE_BACK
@@ -141,11 +164,11 @@ def _at(options: Sequence[Candidate], budget: int) -> Candidate:
     return next(c for c in options if c.budget == budget)
 
 
-def _won(options: Sequence[Candidate], state: TargetState) -> bool:
-    """Whether the probed budget is at least as fast as the one it came from, if both are allowed."""
-    token_s = {c.budget: c.token_s for c in options}
-    tried, origin = token_s.get(state.probe_budget or 0), token_s.get(state.probe_from)
-    return tried is None or origin is None or tried <= origin
+def _won(speed: SpeedModel, state: TargetState) -> bool:
+    """Whether the probed budget is at least as fast at its batch as the one it came from."""
+    token_s = dict(zip(speed.budgets, speed.token_s(np.array([state.probe_batch])), strict=True))
+    tried, origin = token_s.get(state.probe_budget), token_s.get(state.probe_from)
+    return tried is None or origin is None or bool(tried <= origin)
 
 
 def _explore(

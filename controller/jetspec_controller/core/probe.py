@@ -22,12 +22,12 @@ REACH = 2
 PAYBACK_TICKS = 10.0
 """Ticks in which a probe has to pay."""
 
-LONGEST_TICKS = 3
-"""Ticks after which a probe ends without a measurement."""
+LONGEST_TICKS = 5
+"""Ticks after which a probe ends without a verdict."""
 
 
 BATCH_CHANGE = 1.5
-"""A probe ends without a verdict when the batch changes by more than this factor."""
+"""A probe is for the batches within this factor of the one it was proposed at."""
 
 
 def expected_gain(candidate: Candidate, here: Candidate) -> float:
@@ -92,19 +92,22 @@ def begin(
     )
 
 
-def disturbed(state: TargetState, batch: float) -> bool:
-    """Whether the load has left the batch that the probe was for."""
-    return not 1 / BATCH_CHANGE <= batch / state.probe_batch <= BATCH_CHANGE
+def near(state: TargetState, batch: float) -> bool:
+    """Whether a batch is like the one that the probe is for."""
+    return 1 / BATCH_CHANGE <= batch / state.probe_batch <= BATCH_CHANGE
 
 
-def measured(
-    state: TargetState, fresh: Sequence[BudgetCounters], tau_measured: float, now: float
-) -> bool:
-    """Whether the verdict can be given."""
-    if state.probe_budget is None:
-        return False
-    ran = any(c.budget == state.probe_budget and c.rounds > 0 for c in fresh)
-    return (ran and state.probe_budget <= tau_measured) or now >= state.probe_until
+def measured(state: TargetState, fresh: Sequence[BudgetCounters], tau_measured: float) -> bool:
+    """Whether the probed budget has run at its batch, and its τ is known."""
+    return (state.probe_budget or 0) <= tau_measured and any(
+        c.budget == state.probe_budget and c.rounds > 0 and near(state, c.request_rounds / c.rounds)
+        for c in fresh
+    )
+
+
+def expired(state: TargetState, now: float) -> bool:
+    """Whether the probe has waited too long for a measurement."""
+    return now >= state.probe_until
 
 
 def end(

@@ -49,6 +49,7 @@ class TargetState:
     waiting: float = 0.0
     arrival_rate: float | None = None
     output_tokens: float | None = None
+    little: float = 1.0  # batch seen / batch by Little's law
 
     # curves
     base: CostCurve | None = None  # rows → seconds as first seen since the server's start

@@ -22,6 +22,9 @@ from ..core import (
 from ..core.table import lookup
 from .curves import Device
 
+START = 64
+"""The budget a server starts with when nothing else is asked for."""
+
 
 class Policy(Protocol):
     """``budget`` is asked before each round, ``after_round`` told of it; ``tick`` sees a scrape."""
@@ -176,7 +179,6 @@ class Governed:
 
 def contenders(device: Device, config: PolicyConfig) -> list[Policy]:
     """Every policy of the comparison, the governor both with a budget and with a table."""
-    top = device.tiers[-1]
 
     def publishing(table: bool) -> PolicyConfig:
         return config.model_copy(update={"publish_table": table})
@@ -185,7 +187,7 @@ def contenders(device: Device, config: PolicyConfig) -> list[Policy]:
         *(Static(tier) for tier in device.tiers),
         AcceptEma(device),
         Schedule(device),
-        Governed("model, budget", publishing(False), top),
-        Governed("model, table", publishing(True), top),
+        Governed("model, budget", publishing(False), START),
+        Governed("model, table", publishing(True), START),
         Oracle(device),
     ]

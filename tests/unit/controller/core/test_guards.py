@@ -61,7 +61,7 @@ def a_missing_load_is_not_an_idle_server() -> bool:
     world = settled(32.0)
     low = world.budget
     for _ in range(8):
-        world.step(running_requests=None, waiting_requests=None)
+        world.step(running_requests=None, waiting_requests=None, counters=None)
     return world.budget == low
 
 
@@ -161,12 +161,12 @@ def noise_within_the_band_moves_nothing() -> bool:
     """At this load two budgets are almost equally fast."""
     moves = 0
     for seed in range(3):
-        near = affine(0.01, 4.7e-5)
+        near = affine(0.01, 5.3e-5)
         world = World(
-            config=UNIFORM.model_copy(update=BAND), batch=3.0, noise=0.1, seed=seed, cost=near
+            config=UNIFORM.model_copy(update=BAND), batch=3.0, noise=0.2, seed=seed, cost=near
         )
         world.steps(20)
-        moves += sum(d.applies for d in world.steps(60))
+        moves += sum(d.applies for d in world.steps(100))
     return moves == 0
 
 
@@ -197,7 +197,7 @@ def unmeasured_budgets_are_only_probed() -> bool:
     return all(d.reason is Reason.PROBE for d in decisions if d.applies)
 
 
-@guard(patch(modelled, "_won", lambda options, state: True))
+@guard(patch(modelled, "_won", lambda speed, state: True))
 def a_lost_probe_goes_back() -> bool:
     world = World(
         config=UNIFORM,
@@ -208,7 +208,7 @@ def a_lost_probe_goes_back() -> bool:
     return any(d.reason is Reason.PROBE_BACK for d in world.steps(20))
 
 
-@guard(patch(probe, "disturbed", lambda state, batch: False))
+@guard(patch(probe, "near", lambda state, batch: True))
 def a_probe_ends_when_the_load_changes() -> bool:
     world = World(config=UNIFORM, budget=16, cost=affine(0.02, 1e-5, 0.0))
     while world.step().reason is not Reason.PROBE:

@@ -87,13 +87,19 @@ def test_budget_falls_with_load(config, tau, cost, tiers):
 @QUICK
 @given(taus(), request_costs(), tiers, batches)
 def test_constant_load_comes_to_rest(config, tau, cost, tiers, batch):
-    """After a minute nothing moves but probes, ever rarer."""
+    """After a minute the budget in force stays but for probes, which get ever rarer. Entries of
+    a table for other batches may still shift a little as measurements age.
+    """
     world = World(tau, cost, tiers, config, batch=float(batch), budget=tiers[-1])
     world.steps(30)
-    decisions = world.steps(100)
-    moves = [d for d in decisions if d.applies and d.reason not in PROBES]
-    assert not moves, [(d.tick, d.reason, d.budget, d.table) for d in moves]
-    assert sum(d.reason is Reason.PROBE for d in decisions) <= 8
+    rest, moves, trials = world.in_force, [], 0
+    for decision in (world.step() for _ in range(100)):
+        trials += decision.reason is Reason.PROBE
+        if decision.applies and decision.reason not in PROBES:
+            moves.append((decision.tick, decision.reason, decision.budget, decision.table))
+            assert world.in_force == rest
+    assert len(moves) <= (3 if config.publish_table else 0), moves
+    assert trials <= 5
 
 
 @modes

@@ -7,7 +7,14 @@ from jetspec_controller.core import PolicyConfig, Reason
 from jetspec_controller.simulator.arrivals import ClosedTrace, swing
 from jetspec_controller.simulator.cli import main
 from jetspec_controller.simulator.curves import DEVICES
-from jetspec_controller.simulator.policies import AcceptEma, Governed, Oracle, Schedule, Static
+from jetspec_controller.simulator.policies import (
+    START,
+    AcceptEma,
+    Governed,
+    Oracle,
+    Schedule,
+    Static,
+)
 from jetspec_controller.simulator.report import Line, best_static, markdown, regret
 from jetspec_controller.simulator.run import run
 from jetspec_controller.simulator.scenarios import scenarios
@@ -17,7 +24,7 @@ DEVICE = DEVICES["table11"]
 
 
 def governed(**changes) -> Governed:
-    return Governed("model", PolicyConfig(**changes), DEVICE.tiers[-1])
+    return Governed("model", PolicyConfig(**changes), START)
 
 
 def test_schedule_keeps_rows_in_bounds_and_never_plain():

@@ -1,0 +1,72 @@
+"""Many servers and many ticks: fast, and no growth."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import time
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from jetspec_controller.core import CostMemory, PolicyConfig, decide
+from jetspec_controller.core.cost import MOST_CELLS
+
+from tests.support.world import World, affine
+
+CONFIGS = [PolicyConfig(publish_table=False), PolicyConfig(publish_table=True)]
+modes = pytest.mark.parametrize("config", CONFIGS, ids=["uniform", "table"])
+
+
+def wandering(world: World, ticks: int, seed: int = 0):
+    """A load that visits every batch up to 256, so that the memories are full."""
+    rng = np.random.default_rng(seed)
+    load = 8.0
+    for _ in range(ticks):
+        load = float(np.clip(load * np.exp(rng.normal(0, 0.5)), 1, 256))
+        world.step(float(round(load)))
+
+
+@modes
+def test_200_servers_are_decided_in_well_under_a_second(config):
+    world = World(config=config, cost=affine(request_s=1e-3), noise=0.05)
+    wandering(world, 100)
+    cells = tuple(
+        CostMemory(budget, float(2.0 ** (k / 2)), 0.02, 100.0, world.now)
+        for budget in (1, 16, 32, 64, 128, 256)
+        for k in range(16)
+    )
+    assert len(cells) == MOST_CELLS
+    full = replace(world.state, cost=cells)
+    world.run()
+    observation = world.observe()
+    start = time.process_time()
+    for _ in range(200):
+        decide(config, observation, full, world.now)
+    assert time.process_time() - start < 0.8
+
+
+@modes
+def test_state_stops_growing(config):
+    world = World(config=config, cost=affine(request_s=1e-3), noise=0.05)
+    wandering(world, 600)
+    before = len(pickle.dumps(world.state))
+    wandering(world, 600, seed=1)
+    assert len(pickle.dumps(world.state)) <= 1.2 * before
+
+
+@pytest.mark.full
+@modes
+def test_memory_is_steady_over_100_000_ticks(config):
+    world = World(config=config, cost=affine(request_s=1e-3), noise=0.05)
+    wandering(world, 10_000)
+    tracemalloc.start()
+    wandering(world, 10_000, seed=1)
+    gc.collect()
+    before, _ = tracemalloc.get_traced_memory()
+    wandering(world, 80_000, seed=2)
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 200_000
