@@ -133,7 +133,7 @@ def _table(
     name, state = observation.target, held.state
     batch = max(load.batch, 1.0)
     kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
-    limit = max(load.limit if load.limit != float("inf") else 64.0, batch)
+    limit = table.largest(number(observation.max_running_requests))
     reason = Reason.OPTIMAL
     if state.probe_budget is not None:
         won = None

@@ -25,7 +25,6 @@ PAYBACK_TICKS = 10.0
 LONGEST_TICKS = 5
 """Ticks after which a probe ends without a verdict."""
 
-
 BATCH_CHANGE = 1.5
 """A probe is for the batches within this factor of the one it was proposed at."""
 

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .budgets import at_most
 from .config import PolicyConfig
 from .model import SpeedModel, within_objectives
 from .types import LatencyPercentiles, Table
 
 AROUND = 1.5
 """A probe covers the batches within this factor of the one it is for."""
+
+
+MOST_BATCH = 512.0
+"""No entry starts beyond this batch."""
 
 
 def lookup(table: Table, batch: float) -> int:
@@ -30,14 +35,16 @@ def lookup(table: Table, batch: float) -> int:
 
 
 def fit(table: Sequence[tuple[int, int]], allowed: Sequence[int]) -> Table:
-    """A hand-set table with each budget brought to an allowed tier (the next lower one)."""
-    entries = [
-        (batch, max((b for b in allowed if b <= budget), default=allowed[0]))
-        for batch, budget in sorted(table)
-    ]
+    """A table from elsewhere with each budget brought to an allowed tier, from batch 1 on."""
+    entries = [(batch, at_most(allowed, budget)) for batch, budget in sorted(table)]
     if entries[0][0] > 1:
         entries.insert(0, (1, entries[0][1]))
     return compress(entries)
+
+
+def largest(limit: float | None) -> float:
+    """The largest batch with an entry of its own, by the server's limit of running requests."""
+    return min(limit or MOST_BATCH, MOST_BATCH)
 
 
 def grid(limit: float) -> list[int]:

@@ -19,7 +19,7 @@ UNIFORM = PolicyConfig(publish_table=False)
 TABLE = PolicyConfig(publish_table=True)
 modes = pytest.mark.parametrize("config", [UNIFORM, TABLE], ids=["uniform", "table"])
 
-QUICK = settings(max_examples=25, deadline=None)
+QUICK = settings(max_examples=12, deadline=None)
 
 
 def used(decision) -> set[int]:
@@ -27,7 +27,7 @@ def used(decision) -> set[int]:
     return {b for _, b in decision.table} or {decision.budget}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_input_gives_a_decision_within_bounds(data):
     low, high = data.draw(st.sampled_from([(1, 4096), (16, 64), (32, 32)]))
@@ -139,7 +139,7 @@ def test_table_needs_no_tick_for_a_step(tau, cost, tiers, before, after):
 
 
 @modes
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(taus(), request_costs(), tiers, st.integers(0, 99))
 def test_regret_is_bounded_under_noise(config, tau, cost, tiers, seed):
     """A load that wanders by a fifth a tick, 5 % noise: within 5 % of the best on average, learning
