@@ -11,6 +11,7 @@ from typing import Any
 from jetspec_controller.core import Decision
 from jetspec_controller.service import Service
 from jetspec_controller.settings import load
+from jetspec_controller.sources import ScrapeSource
 from jetspec_controller.targets import host_port
 
 from tests.support.fake_engine import FakeEngine
@@ -20,10 +21,11 @@ from tests.support.fake_sglang import FakeSGLang
 IMPATIENT = {"control": {"timeout_s": 0.7}, "scrape": {"timeout_s": 0.7}}
 """For tests of what hangs; elsewhere a busy machine must not look like a fault."""
 
+# A uniform budget and no probes: what a test sees follows from its load alone.
 DEFAULTS = {
     "control": {"timeout_s": 5.0},
     "scrape": {"timeout_s": 5.0},
-    "policy": {"interval_s": 2.0, "jitter": 0.0, "publish_table": False},
+    "policy": {"interval_s": 2.0, "jitter": 0.0, "publish_table": False, "probe_gain": 0.99},
 }
 
 
@@ -126,6 +128,8 @@ async def rig(
         await service.start(run=False)
         # Real seconds, while the clock of the test stands still: a busy machine is no fault.
         service.loop.patience_s = flags["control"]["timeout_s"]
+        if isinstance(service.loop.source, ScrapeSource):
+            service.loop.source._monotonic = clock
         try:
             yield Rig(service, fakes, clock, folder / "audit.jsonl", fake_prometheus)
         finally:

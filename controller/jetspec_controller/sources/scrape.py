@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..core import CostCurve, Fault, Signal, SourceError, TargetObservation
@@ -35,11 +35,14 @@ class ScrapeSource:
         scrape: ScrapeSettings,
         source: SourceSettings,
         file_cost: CostCurve | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._scrape = scrape
         self._source = source
         self._file_cost = file_cost
+        self._monotonic = monotonic
         self._parser = ExpositionParser()
         self._windows: dict[str, Window] = {}
         self._turn = 0
@@ -75,7 +78,7 @@ class ScrapeSource:
             self._windows.pop(target_id, None)
 
     async def _observe(self, target: Target, now: float) -> TargetObservation:
-        started = time.monotonic()
+        started = self._monotonic()
         try:
             headers = target.headers()
         except ValueError as error:
@@ -84,7 +87,7 @@ class ScrapeSource:
             _caught(self._get(target, "/metrics", headers)),
             _caught(self._loads(target, headers)),
         )
-        at = now + time.monotonic() - started
+        at = now + self._monotonic() - started
         errors = []
         if isinstance(load, FetchError):
             errors.append(SourceError(Signal.LOAD, load.fault, f"/v1/loads: {load.detail}"))
