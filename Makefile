@@ -23,7 +23,7 @@ serve: install ## Serve the embedded model, or ARGS="any SGLang flag"
 	@exec $(VENV)/jetspec serve $(ARGS)
 
 test: test-programs ## Unit tests, then a slice of the integration tests
-	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit
+	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not full"
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not full and not gpu"
 
 test-full: test-programs ## Every test that needs no GPU (hours)
