@@ -184,13 +184,14 @@ def launch(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that `launch` started, with all that it started: they share a group."""
+    """Kill the leader of a process group with all that it started, and its guard if it has one."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)
-    guard = _guards.pop(process.pid)
-    guard.kill()
-    guard.communicate()
+    guard = _guards.pop(process.pid, None)
+    if guard is not None:
+        guard.kill()
+        guard.communicate()
 
 
 def free_port() -> int:
