@@ -20,6 +20,10 @@ class Timing:
         median, low, high = (f"{1e6 * t:.0f}" for t in (self.median, self.fastest, self.slowest))
         return f"{median} ({low}-{high})"
 
+    def per(self, parts: int) -> Timing:
+        """The time of one of `parts` equal parts of a call."""
+        return Timing(self.median / parts, self.fastest / parts, self.slowest / parts)
+
 
 def measure(
     call: Callable[[], object],

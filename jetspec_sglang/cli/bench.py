@@ -1,10 +1,11 @@
-"""`jetspec bench serve|methods|round|curve|tree|attention`: measurements, printed as Markdown tables.
+"""`jetspec bench serve|methods|round|curve|tree|attention|linear`: measurements, printed as Markdown tables.
 
 Contract: `serve`, `methods`, `round` and `curve` start and end their own servers. Exit status 1 when a limit
 that the command states is not met. I/O: processes, HTTP, files that are asked for.
 """
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ QUICK: dict[str, dict[str, Any]] = {
     "methods": {"requests": 2, "max_tokens": 32, "budgets": [16]},
     "round": {"requests": 2, "max_tokens": 32},
     "curve": {"requests": 4, "max_tokens": 48},
+}
+_KERNELS = {
+    "tree": "building trees",
+    "attention": "the host's attention",
+    "linear": "the host's linear layers",
 }
 
 
@@ -83,7 +89,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     curve.add_argument("--limit", type=float, default=0.03, help="largest difference (%(default)s)")
     _add_load(curve, requests=32, max_tokens=128)
 
-    for name, what in (("tree", "building trees"), ("attention", "the host's attention")):
+    for name, what in _KERNELS.items():
         kind = kinds.add_parser(name, help=f"{what}, in microseconds")
         kind.add_argument("--cpu-time", action="store_true", help="CPU time of one thread")
         _add_write(kind)
@@ -264,20 +270,14 @@ def _curve(args: argparse.Namespace) -> int:
     return 0 if met else 1
 
 
-def _tree(args: argparse.Namespace) -> int:
-    from jetspec_sglang.bench import tree
-
-    return _publish(args, tree.table(cpu_time=args.cpu_time), tree.NOTE)
-
-
-def _attention(args: argparse.Namespace) -> int:
-    from jetspec_sglang.bench import attention
-
-    return _publish(args, attention.table(cpu_time=args.cpu_time), attention.NOTE)
+def _kernel(args: argparse.Namespace) -> int:
+    kind = import_module(f"jetspec_sglang.bench.{args.kind}")
+    return _publish(args, kind.table(cpu_time=args.cpu_time), kind.NOTE)
 
 
 _KINDS = {
-    "serve": _serve, "methods": _methods, "round": _round, "curve": _curve, "tree": _tree, "attention": _attention,
+    "serve": _serve, "methods": _methods, "round": _round, "curve": _curve,
+    **dict.fromkeys(_KERNELS, _kernel),
 }  # fmt: skip
 
 

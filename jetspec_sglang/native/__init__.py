@@ -1,6 +1,7 @@
-"""The host's compiled kernels: trees, accept walk, attention. See `library` and `attention`."""
+"""The host's compiled kernels: trees, accept walk, attention, linears. See the modules."""
 
 from jetspec_sglang.native.attention import MaskMode, attention
 from jetspec_sglang.native.library import load
+from jetspec_sglang.native.linear import linear, pack
 
-__all__ = ["MaskMode", "attention", "load"]
+__all__ = ["MaskMode", "attention", "linear", "load", "pack"]

@@ -49,6 +49,12 @@ def load() -> ctypes.CDLL:
         [_POINTER] + [_LONG] * 3 + [_POINTER, _LONG, _LONG, _POINTER, _LONG, _INT]
     )
     library.jetspec_rotate.restype = _INT
+    library.jetspec_linear_panel.argtypes = []
+    library.jetspec_linear_panel.restype = _LONG
+    library.jetspec_linear_pack.argtypes = [_POINTER] + [_LONG] * 2 + [_POINTER]
+    library.jetspec_linear_pack.restype = None
+    library.jetspec_linear.argtypes = [_POINTER] + [_LONG] * 3 + [_POINTER, _LONG] + [_POINTER] * 2
+    library.jetspec_linear.restype = None
     return library
 
 

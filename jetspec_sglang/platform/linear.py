@@ -1,7 +1,8 @@
-"""oneDNN pre-packed weights for every dense linear of a model, LM head included.
+"""Pre-packed weights for every dense linear of a model, LM head included.
 
-Packing reorders a weight once into oneDNN's blocked layout, so a GEMM of few rows does not
-reorder (or stream badly) each time: it is what makes 16 rows cost little more than one.
+Packing reorders a weight once, so a GEMM of few rows does not reorder (or stream badly) each
+time: it is what makes 16 rows cost little more than one. float32 runs on the package's own
+kernel, whose rows have the same bits in any batch; bfloat16 and float16 on oneDNN.
 The unpacked weight stays (embeddings are tied to LM heads, weights can be updated at run
 time); a changed weight is packed again on its next use.
 """
@@ -20,14 +21,16 @@ from sglang.srt.layers.quantization.unquant import (
 from sglang.srt.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
 from torch import nn
 
+from jetspec_sglang import native
+
 logger = logging.getLogger(__name__)
 
 _BATCH_HINT = 16  # rows oneDNN picks its blocking for; other row counts still work
-_PACKED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_ONEDNN_DTYPES = (torch.bfloat16, torch.float16)
 
 
 class PackedWeight:
-    """One weight `[out, in]` in oneDNN's layout, repacked when its source changes."""
+    """One weight `[out, in]`, packed; packed again when its source changes."""
 
     __slots__ = ("_packed", "_source", "_stamp")
 
@@ -40,16 +43,19 @@ class PackedWeight:
         return self._source.dtype
 
     def _pack(self) -> None:
-        weight = self._source.detach()
+        weight = self._source.detach().contiguous()
         self._stamp = (self._source.data_ptr(), self._source._version)
-        self._packed = torch.ops.mkldnn._reorder_linear_weight.default(
-            weight.contiguous(), _BATCH_HINT
-        )
+        if weight.dtype == torch.float32:
+            self._packed = native.pack(weight)
+        else:
+            self._packed = torch.ops.mkldnn._reorder_linear_weight.default(weight, _BATCH_HINT)
 
     def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """`x @ weight.T + bias`; x `[..., in]` in the weight's dtype -> `[..., out]`."""
         if self._stamp != (self._source.data_ptr(), self._source._version):
             self._pack()
+        if self.dtype == torch.float32:
+            return native.linear(x, self._packed, self._source.shape[0], bias)
         return torch.ops.mkldnn._linear_pointwise.default(x, self._packed, bias, "none", [], "")
 
 
@@ -94,8 +100,10 @@ class PackedLinear(nn.Linear):
 
 @cache
 def can_pack(dtype: torch.dtype) -> bool:
-    """Whether oneDNN packs this dtype on this CPU (float16 needs recent instructions)."""
-    if dtype not in _PACKED_DTYPES:
+    """Whether this dtype can be packed on this CPU (float16 needs recent instructions)."""
+    if dtype == torch.float32:
+        return True
+    if dtype not in _ONEDNN_DTYPES:
         return False
     try:
         torch.ops.mkldnn._reorder_linear_weight.default(

@@ -2,7 +2,8 @@
 
 import torch
 
-from jetspec_sglang.bench import attention, tree
+from jetspec_sglang.bench import attention, linear, tree
+from jetspec_sglang.bench.timing import Timing
 
 
 def test_tree_benchmark_covers_every_batch_and_budget(monkeypatch):
@@ -29,3 +30,24 @@ def test_attention_benchmark_compares_equal_results(monkeypatch):
         tolerance = 1e-5 if row.dtype is torch.float32 else 2e-2
         for theirs in (row.gather_and_sdpa, row.sdpa):
             assert torch.allclose(theirs[0].float(), ours, atol=tolerance)
+
+
+def test_linear_benchmark_compares_equal_results(monkeypatch):
+    outputs = {}
+
+    def keep(name, function):
+        def call(*args):
+            outputs.setdefault(name, []).append(function(*args))
+            return outputs[name][-1]
+
+        return call
+
+    monkeypatch.setattr(linear, "LAYERS", 1)
+    monkeypatch.setattr(linear, "linear", keep("own", linear.linear))
+    monkeypatch.setattr(linear.F, "linear", keep("torch", linear.F.linear))
+    monkeypatch.setattr(linear, "measure", lambda call, clock: call() or Timing(2.0, 1.0, 3.0))
+    rows = linear.table(rows=(3, 20))
+    assert [row[0] for row in rows] == ["rows", "3", "20"]
+    assert len(outputs["own"]) == 2 * len(linear.SHAPES)
+    for ours, theirs in zip(outputs["own"], outputs["torch"], strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-3)

@@ -1,0 +1,61 @@
+"""The host's float32 linear kernel against oneDNN's packed one and torch's plain one.
+
+The linears of `LAYERS` decoder layers of SmolLM2's shape, one after another, so that their weights
+come from memory and not from a cache, as they do in a round.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch.nn import functional as F
+
+from jetspec_sglang.bench.timing import measure
+from jetspec_sglang.native import linear, pack
+
+SHAPES = ((960, 576), (576, 576), (3072, 576), (576, 1536))
+"""[out, in] of a layer: QKV, output, gate and up, down projection."""
+LAYERS = 12
+ROWS = (1, 2, 4, 8, 16, 32, 64, 256)
+NOTE = f"float32, {LAYERS} layers of SmolLM2-135M; microseconds a layer: median (fastest-slowest)."
+
+
+def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[str]]:
+    """Rows for `report.markdown`; `cpu_time` counts the CPU time of one thread."""
+    if cpu_time:
+        torch.set_num_threads(1)
+    clock = time.thread_time if cpu_time else time.perf_counter
+    weights = [torch.randn(shape) for _ in range(LAYERS) for shape in SHAPES]
+    own = [pack(weight) for weight in weights]
+    onednn = [torch.ops.mkldnn._reorder_linear_weight.default(weight, 16) for weight in weights]
+    printed = [["rows", "kernel", "oneDNN, packed", "torch, unpacked", "oneDNN / kernel"]]
+    for count in rows:
+        inputs = {width: torch.randn(count, width) for width in (576, 1536)}
+        x = [inputs[weight.shape[1]] for weight in weights]
+        kinds: list[Callable[[], object]] = [
+            partial(_own, x, own, weights),
+            partial(_onednn, x, onednn),
+            partial(_plain, x, weights),
+        ]
+        times = [measure(kind, clock=clock).per(LAYERS) for kind in kinds]
+        ratio = f"{times[1].median / times[0].median:.2f}"
+        printed.append([str(count), *map(str, times), ratio])
+    return printed
+
+
+def _own(x: list[torch.Tensor], packed: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
+    for rows, pack_, weight in zip(x, packed, weights, strict=True):
+        linear(rows, pack_, weight.shape[0])
+
+
+def _onednn(x: list[torch.Tensor], packed: list[torch.Tensor]) -> None:
+    for rows, weight in zip(x, packed, strict=True):
+        torch.ops.mkldnn._linear_pointwise.default(rows, weight, None, "none", [], "")
+
+
+def _plain(x: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
+    for rows, weight in zip(x, weights, strict=True):
+        F.linear(rows, weight)
