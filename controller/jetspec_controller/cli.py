@@ -1,6 +1,6 @@
 """The console script `jetspec-controller`: run, check-config, simulate, replay, explain.
 
-Exit status: 0 well, 1 a failure while running, 2 a mistake in what was asked for.
+Exit status: 0 well, 1 a failure while running, 2 a mistake in what was asked for, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, sqlite3.Error, KubernetesUnavailableError) as error:
         print(f"jetspec-controller: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return status
 
 
@@ -149,7 +151,10 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _mapping(text: str) -> dict[str, Any]:
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = None
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")
     return value

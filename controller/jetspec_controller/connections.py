@@ -27,7 +27,7 @@ def _http_url(value: str) -> str:
         url = URL(value)
     except ValueError as error:
         raise ValueError(f"{value!r} is not a URL: {error}") from error
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.host or " " in value:
         raise ValueError(f"{value!r} must be http://host[:port][/path] or https://…")
     if url.user or url.password or url.query_string or url.fragment:
         raise ValueError(f"{value!r} must hold neither credentials, query nor fragment")
@@ -35,6 +35,8 @@ def _http_url(value: str) -> str:
 
 
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[\x20-\x7e\t]*$")]
 
 
 class Secret(Section):
@@ -80,12 +82,17 @@ class Tls(Section):
 
     def context(self) -> ssl.SSLContext:
         """Raises ValueError for a file that cannot be loaded."""
+        # The errors name no file themselves.
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file is not None:
-                context.load_cert_chain(self.cert_file, self.key_file)
         except OSError as error:
-            raise ValueError(f"tls: {error}") from error
+            raise ValueError(f"tls.ca_file: {self.ca_file}: {error}") from error
+        if self.cert_file is not None:
+            files = f"{self.cert_file}, key_file: {self.key_file}"
+            try:
+                context.load_cert_chain(self.cert_file, self.key_file)
+            except OSError as error:
+                raise ValueError(f"tls.cert_file: {files}: {error}") from error
         if self.insecure_skip_verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -99,7 +106,9 @@ class Endpoint(Section):
     timeout_s: float = Field(2.0, gt=0, le=60, description="deadline of one call")
     bearer: Secret | None = None
     basic: BasicAuth | None = None
-    headers: dict[str, str] = Field(default_factory=dict, description="e.g. X-Scope-OrgID")
+    headers: dict[HeaderName, HeaderValue] = Field(
+        default_factory=dict, description="e.g. X-Scope-OrgID"
+    )
     tls: Tls = Tls()
 
     @model_validator(mode="after")

@@ -13,6 +13,8 @@ TIMEOUT_S = 5.0
 
 async def explain(url: str, target: str | None) -> str:
     """Text for one server, or for all. Raises ValueError if the controller cannot be asked."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"--url is {url!r}; it must begin with http:// or https://")
     async with HttpClient() as client:
 
         async def ask(path: str) -> Any:
@@ -21,9 +23,12 @@ async def explain(url: str, target: str | None) -> str:
             except FetchError as error:
                 raise ValueError(f"{url}{path}: {error.detail}") from error
 
-        names = [target] if target else [t["id"] for t in (await ask("/v1/targets"))["targets"]]
-        details = [await ask(f"/v1/targets/{quote(name, safe='')}") for name in names]
-    return "\n\n".join("\n".join(describe(detail)) for detail in details)
+        try:
+            names = [target] if target else [t["id"] for t in (await ask("/v1/targets"))["targets"]]
+            details = [await ask(f"/v1/targets/{quote(name, safe='')}") for name in names]
+            return "\n\n".join("\n".join(describe(detail)) for detail in details)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{url} does not answer as a controller does: {error!r}") from error
 
 
 def describe(detail: Mapping[str, Any]) -> Iterator[str]:

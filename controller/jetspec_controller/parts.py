@@ -80,7 +80,7 @@ async def build_parts(
             raise SettingsError(str(error)) from error
         return Parts(
             settings,
-            MergedDiscovery(places, metrics),
+            MergedDiscovery(places, metrics, settings.policy_keys),
             source,
             SGLangActuator(control, settings.control, metrics, clock=clock),
             stack.pop_all(),

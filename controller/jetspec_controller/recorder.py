@@ -60,5 +60,5 @@ def read(path: Path) -> Iterator[Recorded]:
                 yield _ADAPTER.validate_json(line)
             except ValidationError as error:
                 first = error.errors()[0]
-                place = ".".join(map(str, first["loc"]))
+                place = ".".join(map(str, first["loc"])) or "line"
                 raise ValueError(f"{path}:{number}: {place}: {first['msg']}") from error

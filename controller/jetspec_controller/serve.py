@@ -78,7 +78,10 @@ async def serve(settings: Settings, config_path: Path | None, flags: Mapping[str
 def _listen(host: str, port: int) -> socket.socket:
     """Bound before anything is controlled, so that a port in use ends the start. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family)
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise OSError(f"api.host and api.port: {error.strerror}") from error
 
 
 async def _reload(service: Service) -> None:

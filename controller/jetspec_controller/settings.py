@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -138,7 +139,7 @@ class OnShutdown(StrEnum):
 
 
 class ApiSettings(Section):
-    host: str = "127.0.0.1"
+    host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(30900, ge=0, le=65535)
     token_file: Path | None = Field(None, description="lines of `token` or `name token`")
     insecure: bool = Field(False, description="accept writes from anyone")
@@ -191,6 +192,11 @@ class Settings(BaseSettings):
     )
 
     targets: tuple[TargetSettings, ...] = ()
+    target_policies: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="{id or shell pattern: policy keys} of targets that name none themselves; "
+        "the first that fits",
+    )
     discovery: DiscoverySettings = DiscoverySettings()
     prometheus: PrometheusSettings | None = None
     source: SourceSettings = SourceSettings()
@@ -233,12 +239,22 @@ class Settings(BaseSettings):
             raise ValueError("targets: none given; name one, or set a `discovery`")
         if found.prometheus is not None and self.prometheus is None:
             raise ValueError("discovery.prometheus needs `prometheus.url`")
-        for target in self.targets:
+        own = {f"targets: {target.name}": target.policy for target in self.targets}
+        shared = {f"target_policies: {name}": keys for name, keys in self.target_policies.items()}
+        for place, keys in {**own, **shared}.items():
             try:
-                policy_for(self.policy, target.policy)
+                policy_for(self.policy, keys)
             except ValidationError as error:
-                raise ValueError(f"targets: {target.name}: policy.{explain(error)}") from error
+                raise ValueError(f"{place}: policy.{explain(error)}") from error
         return self
+
+    def policy_keys(self, target_id: str) -> Mapping[str, Any]:
+        """The policy keys of a target that names none itself, by `target_policies`."""
+        for pattern, keys in self.target_policies.items():
+            # An id may hold brackets, which a pattern would take for a set of characters.
+            if target_id == pattern or fnmatchcase(target_id, pattern):
+                return keys
+        return {}
 
     @property
     def digest(self) -> str:
@@ -269,7 +285,7 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
     except ValidationError as error:
         raise SettingsError(explain(error)) from error
     except SourceError as error:
-        raise SettingsError(str(error)) from error
+        raise SettingsError(f"{error}; it must be JSON") from error
 
 
 def explain(error: ValidationError) -> str:
@@ -287,6 +303,9 @@ def _check_mapping(path: Path) -> None:
         raise SettingsError(f"{path}: not YAML: {error}") from error
     if content is not None and not isinstance(content, dict):
         raise SettingsError(f"{path}: must be a mapping, is a {type(content).__name__}")
+    for key in content or ():
+        if not isinstance(key, str):
+            raise SettingsError(f"{path}: {key!r} is not a setting")
 
 
 def _place(location: tuple[int | str, ...]) -> str:

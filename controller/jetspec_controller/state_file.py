@@ -1,8 +1,8 @@
 """What must survive a restart: pins, the pause, and the budgets servers had before control.
 
 One small SQLite file, written in transactions with full synchronisation, so that a crash or a
-power cut leaves the last committed state. A file that is not a database is set aside under another
-name and a new one begun: controlling with empty state is better than not controlling. Does disk
+power cut leaves the last committed state. A file that cannot be understood is set aside under
+another name and a new one begun: controlling with empty state is better than not at all. Does disk
 I/O; every statement touches a few rows.
 """
 
@@ -53,12 +53,18 @@ class StateFile:
     """All reads come from memory; writes go to the file first, and to memory only if they held."""
 
     def __init__(self, path: Path, metrics: ControllerMetrics) -> None:
+        """Raises OSError if there can be no file at that place."""
         self._metrics = metrics
-        self._connection = _open(path)
-        self.pins: dict[str, Pin] = {}
-        self.launch: dict[str, BudgetState] = {}
-        self.paused = False
-        self._load()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._use(path)
+        except sqlite3.OperationalError as error:
+            raise OSError(f"state.path: {path}: {error}") from error
+        except (sqlite3.DatabaseError, ValueError, TypeError, KeyError) as error:
+            aside = path.with_name(f"{path.name}.corrupt-{os.getpid()}")
+            logger.error("%s is not a usable state file (%s); kept as %s", path, error, aside)
+            path.rename(aside)
+            self._use(path)
 
     def set_pin(self, pin: Pin) -> None:
         """Raises StateUnavailableError."""
@@ -116,7 +122,17 @@ class StateFile:
     def close(self) -> None:
         self._connection.close()
 
+    def _use(self, path: Path) -> None:
+        self._connection = _prepared(path)
+        try:
+            self._load()
+        except Exception:
+            self.close()
+            raise
+
     def _load(self) -> None:
+        self.pins: dict[str, Pin] = {}
+        self.launch: dict[str, BudgetState] = {}
         for row in self._connection.execute("SELECT * FROM pins"):
             pin = Pin(*row)
             self.pins[pin.target] = pin
@@ -136,20 +152,6 @@ class StateFile:
         except sqlite3.Error as error:
             self._metrics.state_errors_total.inc()
             raise StateUnavailableError(f"the state file cannot be written: {error}") from error
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Raises OSError or sqlite3.Error if there is no usable file at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        return _prepared(path)
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):
-            raise
-        aside = path.with_name(f"{path.name}.corrupt-{os.getpid()}")
-        logger.error("%s is not a usable state file (%s); kept as %s", path, error, aside)
-        path.rename(aside)
-        return _prepared(path)
 
 
 def _prepared(path: Path) -> sqlite3.Connection:

@@ -13,12 +13,11 @@ KEY = "jetspec_tree_budget"
 
 def changes(budget: int, table: Table) -> dict[str, int]:
     """Numbers to set. The uniform budget clears any table; with a table it is the first entry's,
-    in force below the first batch, and every entry follows. Batches count from 1 in the engine.
+    in force below the first batch, and every entry follows.
     """
     if not table:
         return {KEY: budget}
-    entries = {f"{KEY}.{max(batch, 1)}": entry for batch, entry in table}
-    return {KEY: table[0][1], **entries}
+    return {KEY: table[0][1], **{f"{KEY}.{batch}": entry for batch, entry in table}}
 
 
 def launch_changes(state: BudgetState) -> dict[str, int]:

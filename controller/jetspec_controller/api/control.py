@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from .deps import ActorDep, ServiceDep
-from .problems import responses
+from .examples import answers
 
 router = APIRouter(prefix="/v1", tags=["control"])
 
@@ -16,27 +16,30 @@ class PauseState(BaseModel):
 
 
 class Reloaded(BaseModel):
-    config: str = Field(examples=["9e0e1fa15e9c"])
+    config: str
     restart_needed: tuple[str, ...] = Field(
-        examples=[["api"]], description="sections that changed and wait for a restart"
+        description="sections that changed and wait for a restart"
     )
 
 
-@router.post("/pause", responses=responses(401, 403, 409, 503))
+@router.post("/pause", responses=answers(PauseState(paused=True), 401, 403, 409, 503))
 async def pause(service: ServiceDep, actor: ActorDep) -> PauseState:
     """Go on observing and deciding, apply nothing. Survives a restart."""
     service.set_paused(True, actor)
     return PauseState(paused=True)
 
 
-@router.post("/resume", responses=responses(401, 403, 409, 503))
+@router.post("/resume", responses=answers(PauseState(paused=False), 401, 403, 409, 503))
 async def resume(service: ServiceDep, actor: ActorDep) -> PauseState:
     """Apply decisions again."""
     service.set_paused(False, actor)
     return PauseState(paused=False)
 
 
-@router.post("/config/reload", responses=responses(401, 403, 422))
+RELOADED = Reloaded(config="9e0e1fa15e9c", restart_needed=("api",))
+
+
+@router.post("/config/reload", responses=answers(RELOADED, 401, 403, 422))
 async def reload(service: ServiceDep, actor: ActorDep) -> Reloaded:
     """Read the configuration file again; the old one stays in force if anything is wrong."""
     waiting = await service.reload(actor)

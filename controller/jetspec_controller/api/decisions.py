@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query
 from ..settings import TARGET_ID
 from ..tracked import DecisionSummary
 from .deps import ServiceDep
+from .examples import SUMMARY, answers
 
 router = APIRouter(prefix="/v1/decisions", tags=["decisions"])
 
@@ -21,7 +22,7 @@ class DecisionList:
     decisions: tuple[DecisionSummary, ...]
 
 
-@router.get("")
+@router.get("", responses=answers(DecisionList((SUMMARY,))))
 async def list_decisions(
     service: ServiceDep,
     target: Annotated[str | None, Query(pattern=TARGET_ID)] = None,

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from .. import __version__
 from .deps import ServiceDep
-from .problems import ProblemError, responses
+from .examples import answers
+from .problems import ProblemError
 
 router = APIRouter(tags=["health"])
 
@@ -25,7 +26,7 @@ class Version(BaseModel):
     config: str
 
 
-@router.get("/livez", responses=responses(503))
+@router.get("/livez", responses=answers(Health(), 503))
 async def livez(service: ServiceDep) -> Health:
     """Whether the control loop turns. A failure calls for a restart."""
     if not service.alive:
@@ -33,7 +34,7 @@ async def livez(service: ServiceDep) -> Health:
     return Health()
 
 
-@router.get("/readyz", responses=responses(503))
+@router.get("/readyz", responses=answers(Health(), 503))
 async def readyz(service: ServiceDep) -> Health:
     """Whether any server has been observed well since the start."""
     if not service.ready:
@@ -41,10 +42,18 @@ async def readyz(service: ServiceDep) -> Health:
     return Health()
 
 
+EXPOSITION = """# HELP jetspec_controller_targets Servers under control
+# TYPE jetspec_controller_targets gauge
+jetspec_controller_targets 2.0
+"""
+
+
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": EXPOSITION}}}
+    },
 )
 async def metrics(service: ServiceDep) -> Response:
     """The controller's own metrics in Prometheus' text format."""
@@ -52,7 +61,10 @@ async def metrics(service: ServiceDep) -> Response:
     return Response(body, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-@router.get("/version")
+RUNNING = Version(version=__version__, python="3.11.2", config="9e0e1fa15e9c")
+
+
+@router.get("/version", responses=answers(RUNNING))
 async def version(service: ServiceDep) -> Version:
     """What is running, and under which configuration."""
     return Version(

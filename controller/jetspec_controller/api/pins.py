@@ -6,13 +6,14 @@ from fastapi import APIRouter
 
 from ..state_file import Pin
 from .deps import ActorDep, ServiceDep, TrackedDep
+from .examples import PIN, answers
 from .problems import ProblemError, responses
 from .views import PinRequest
 
 router = APIRouter(prefix="/v1/targets/{target_id}/pin", tags=["pins"])
 
 
-@router.put("", responses=responses(401, 403, 404, 409, 422, 503))
+@router.put("", responses=answers(PIN, 401, 403, 404, 409, 422, 503))
 async def set_pin(
     service: ServiceDep, actor: ActorDep, tracked: TrackedDep, wanted: PinRequest
 ) -> Pin:

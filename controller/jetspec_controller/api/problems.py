@@ -43,7 +43,12 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {
             "description": HTTPStatus(status).phrase,
-            "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}},
+            "content": {
+                MEDIA_TYPE: {
+                    "schema": Problem.model_json_schema(),
+                    "example": {"title": HTTPStatus(status).phrase, "status": status},
+                }
+            },
         }
         for status in statuses
     }

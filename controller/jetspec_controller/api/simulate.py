@@ -12,10 +12,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core import Candidate, Decision, Governor, SourceError, decide
+from ..core import Candidate, Decision, Governor, Reason, SourceError, decide
 from ..settings import TARGET_ID, explain, policy_for
 from .deps import ServiceDep, get_tracked
-from .problems import ProblemError, responses
+from .examples import CANDIDATES, TARGET, answers
+from .problems import ProblemError
 
 router = APIRouter(prefix="/v1/simulate", tags=["simulate"])
 
@@ -28,9 +29,7 @@ class WhatIf(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "examples": [
-                {"target": "127.0.0.1:30000", "running_requests": [1, 8, 32], "policy": {}}
-            ]
+            "examples": [{"target": TARGET, "running_requests": [1, 8, 32], "policy": {}}]
         },
     )
 
@@ -62,7 +61,10 @@ class Simulation:
     outlooks: tuple[Outlook, ...]
 
 
-@router.post("", responses=responses(404, 409, 422))
+OUTLOOK = Outlook(8.0, 16, 16, Reason.TABLE_UPDATE, 0.209, CANDIDATES, ())
+
+
+@router.post("", responses=answers(Simulation(TARGET, (OUTLOOK,)), 404, 409, 422))
 async def simulate(service: ServiceDep, asked: WhatIf) -> Simulation:
     """For each load: the candidates, the model's choice and what would be decided now."""
     tracked = get_tracked(service, asked.target)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from .deps import ServiceDep, TrackedDep
-from .problems import responses
+from .examples import TARGET_DETAIL, TARGET_LIST, answers
 from .views import TargetDetail, TargetList, detail, summarise
 
 router = APIRouter(prefix="/v1/targets", tags=["targets"])
 
 
-@router.get("")
+@router.get("", responses=answers(TARGET_LIST))
 async def list_targets(service: ServiceDep) -> TargetList:
     """Every server, its budget and the reason for it."""
     return TargetList(
@@ -24,7 +24,7 @@ async def list_targets(service: ServiceDep) -> TargetList:
     )
 
 
-@router.get("/{target_id}", responses=responses(404))
+@router.get("/{target_id}", responses=answers(TARGET_DETAIL, 404))
 async def get_target(service: ServiceDep, tracked: TrackedDep) -> TargetDetail:
     """One server: inputs, their ages, the candidates, the limits hit, and the outcome."""
     return detail(service, tracked)

@@ -47,7 +47,7 @@ class TargetSummary:
     running_requests: float | None
     waiting_requests: float | None
     tokens_per_second: float | None
-    pin: Pin | None
+    pin: Pin | None = None
 
 
 @dataclass(frozen=True, slots=True)

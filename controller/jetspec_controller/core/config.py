@@ -103,9 +103,10 @@ class PolicyConfig(BaseModel):
         if self.governor is Governor.TABLE and not self.table:
             raise ValueError("table is empty; governor `table` needs at least one entry")
         for batch, budget in self.table.items():
-            if batch < 0 or budget < 1:
+            # Servers read a batch of 0 back as 1, and it would be sent again for ever.
+            if batch < 1 or budget < 1:
                 raise ValueError(
-                    f"table entry {batch}: {budget}; a batch is at least 0 and a budget at least 1"
+                    f"table entry {batch}: {budget}; a batch and a budget are at least 1"
                 )
         if self.max_dwell_s < self.dwell_s:
             raise ValueError(

@@ -26,7 +26,7 @@ class SourceError:
 
 
 Table = tuple[tuple[int, int], ...]
-"""Sorted (min running batch, budget) pairs; the first batch is 0 or 1. Empty: a uniform budget."""
+"""Sorted (min running batch, budget) pairs; the first batch is 1. Empty: a uniform budget."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ Prometheus, a router or the Kubernetes API is unreachable for a while.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 from ..core import Fault
 from ..http_client import FetchError
@@ -52,11 +53,19 @@ class StaticDiscovery:
 
 
 class MergedDiscovery:
-    """Every place's list in one; the first that names an id or an address keeps it."""
+    """Every place's list in one; the first that names an id or an address keeps it. `policy_keys`
+    gives the policy of a target that has none of its own, by its id.
+    """
 
-    def __init__(self, places: Sequence[Discovery], metrics: ControllerMetrics) -> None:
+    def __init__(
+        self,
+        places: Sequence[Discovery],
+        metrics: ControllerMetrics,
+        policy_keys: Callable[[str], Mapping[str, Any]],
+    ) -> None:
         self._places = places
         self._metrics = metrics
+        self._policy_keys = policy_keys
         self._last: dict[Origin, Sequence[Target]] = {}
         self.problems: Mapping[Origin, str] = {}
 
@@ -75,7 +84,8 @@ class MergedDiscovery:
                     logger.warning("targets from %s cannot be read: %s", place.origin, error)
             for target in self._last.get(place.origin, ()):
                 if target.id not in merged and target.url not in addresses:
-                    merged[target.id] = target
+                    policy = target.policy or self._policy_keys(target.id)
+                    merged[target.id] = replace(target, policy=policy)
                     addresses.add(target.url)
         self.problems = problems
         return tuple(merged.values())

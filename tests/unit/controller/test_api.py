@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import pytest
 from fastapi import FastAPI
 from jetspec_controller.api.app import create_app
@@ -342,6 +343,19 @@ async def test_openapi_describes_every_route_with_problems(serve) -> None:
         put = api["paths"]["/v1/targets/{target_id}/pin"]["put"]
         assert put["security"]
         assert PROBLEM in put["responses"]["409"]["content"]
+
+
+async def test_every_answer_has_an_example_that_fits_its_schema(app: FastAPI) -> None:
+    api = app.openapi()
+    for path, operations in api["paths"].items():
+        for method, operation in operations.items():
+            good = [status for status in operation["responses"] if status < "300"]
+            assert good, f"{method} {path}"
+            for status, response in operation["responses"].items():
+                for content in response.get("content", {}).values():
+                    assert "example" in content, f"{method} {path} {status}"
+                    schema = {**content["schema"], "components": api["components"]}
+                    jsonschema.validate(content["example"], schema)
 
 
 async def test_page_and_its_files_are_ours(serve) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from jetspec_controller.cli import main
 from jetspec_controller.core import Fault
-from jetspec_controller.explain import describe
+from jetspec_controller.explain import describe, explain
+from jetspec_controller.http_client import HttpClient, Reply
 from jetspec_controller.recorder import Recorder, read
 
 pytestmark = pytest.mark.anyio
@@ -127,8 +128,44 @@ def test_recorder_needs_a_writable_place(tmp_path: Path) -> None:
 
 
 def test_explain_needs_a_controller(capsys) -> None:
-    assert main(["explain", "--url", "http://127.0.0.1:9"]) == 2
-    assert "127.0.0.1:9" in capsys.readouterr().err
+    for url in ("http://127.0.0.1:9", "nonsense"):
+        assert main(["explain", "--url", url]) == 2
+        assert url in capsys.readouterr().err
+
+
+async def test_explain_asks_something_else(monkeypatch, capsys) -> None:
+    async def answer(*_: object, **__: object) -> Reply:
+        return Reply(b'{"targets": [{"id": "a"}]}', None)
+
+    monkeypatch.setattr(HttpClient, "get", answer)
+    with pytest.raises(ValueError, match="does not answer as a controller"):
+        await explain("http://127.0.0.1:9", None)
+
+
+def test_an_interrupt_is_no_traceback(monkeypatch, tmp_path: Path) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jetspec_controller.cli.load", interrupted)
+    assert main(["check-config", "--config", str(config(tmp_path))]) == 130
+
+
+@pytest.mark.parametrize("policy", ["{x", "[1]"])
+def test_a_policy_flag_is_a_json_object(policy: str, capsys) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["replay", "r.jsonl", "--policy", policy])
+    assert end.value.code == 2
+    assert f"{policy!r} is not a JSON object" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("section", ["state", "audit"])
+def test_a_place_that_cannot_be_written_ends_the_start(
+    tmp_path: Path, capsys, section: str
+) -> None:
+    text = f"targets: ['http://127.0.0.1:9']\n{section}: {{path: {tmp_path}}}\n"
+    command = ["run", "--config", str(config(tmp_path, text)), "--insecure", "--port", "0"]
+    assert main(command) == 1
+    assert capsys.readouterr().err.splitlines()[-1].count(str(tmp_path)) == 1
 
 
 async def test_explanation_in_words(make) -> None:

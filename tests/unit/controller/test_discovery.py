@@ -193,7 +193,7 @@ async def test_merge_keeps_what_a_failing_place_last_named() -> None:
     twin = Target("other-name", "http://a:1", "a:1")
     static, file = Place(Origin.STATIC, a), Place(Origin.FILE, twin, b)
     metrics = ControllerMetrics()
-    merged = MergedDiscovery([static, file], metrics)
+    merged = MergedDiscovery([static, file], metrics, settings().policy_keys)
     assert await merged.targets(0.0) == (a, b)
     file.fails = True
     assert await merged.targets(1.0) == (a, b)
@@ -209,7 +209,9 @@ async def test_fleet_follows_the_list(make, tmp_path: Path) -> None:
         first, second = (s.url.removeprefix("http://") for s in rig.servers)
         wanted = settings(discovery={"file": {"path": path}})
         rig.service.loop.discovery = MergedDiscovery(
-            [FileDiscovery(wanted.discovery.file, wanted)], rig.service.metrics
+            [FileDiscovery(wanted.discovery.file, wanted)],
+            rig.service.metrics,
+            wanted.policy_keys,
         )
         path.write_text(json.dumps([{"targets": [first, second]}]))
         await rig.ticks(2)
@@ -221,3 +223,22 @@ async def test_fleet_follows_the_list(make, tmp_path: Path) -> None:
         assert rig.metric("target_up", target=second) is None, "its series are gone"
         removed = [e["target"] for e in rig.events() if e["event"] == "target_removed"]
         assert removed == [second]
+
+
+async def test_a_discovered_target_has_the_policy_of_the_first_pattern_that_fits() -> None:
+    own = Target("own", "http://a:1", "a:1", policy={"max_budget": 8})
+    found = [
+        Target(name, f"http://{name}", name, Origin.KUBERNETES)
+        for name in ("big-0", "[fd00::1]:2", "small-0")
+    ]
+    wanted = settings(
+        target_policies={
+            "[fd00::1]:2": {"max_budget": 16},
+            "big-*": {"max_budget": 64},
+            "*": {"max_budget": 32},
+        }
+    )
+    places = [Place(Origin.STATIC, own), Place(Origin.KUBERNETES, *found)]
+    merged = MergedDiscovery(places, ControllerMetrics(), wanted.policy_keys)
+    policies = [target.policy["max_budget"] for target in await merged.targets(0.0)]
+    assert policies == [8, 64, 16, 32]

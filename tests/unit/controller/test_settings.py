@@ -69,7 +69,15 @@ def test_a_prometheus_flag_keeps_the_file_s_other_keys(tmp_path: Path) -> None:
         ({"targets": []}, "none given"),
         ({"targets": [{"url": "http://a:1", "policy": {"max_budget": 0}}]}, "a:1: policy.max_b"),
         ({"targets": [{"url": "http://a:1", "id": "a/b"}]}, "targets.0.id"),
+        (
+            {"targets": ["http://a:1"], "target_policies": {"big": {"max_budget": 0}}},
+            "target_policies: big: policy.max_b",
+        ),
         ({"api": {"port": 70000}}, "api.port"),
+        ({"api": {"host": ""}}, "api.host"),
+        ({"targets": ["http://a b"]}, "'http://a b'"),
+        ({"prometheus": {"url": "http://p", "headers": {"X": "a\nb"}}}, "prometheus.headers.X"),
+        ({"prometheus": {"url": "http://p", "headers": {"a b": "c"}}}, "prometheus.headers.a b"),
         ({"discovery": {"prometheus": {}}}, "prometheus.url"),
         ({"leader": {"lease_s": 5, "retry_s": 4}}, "lease_s"),
         ({"prometheus": {"url": "http://p", "timeout_s": 0}}, "prometheus.timeout_s"),
@@ -84,7 +92,7 @@ def test_mistakes_are_named(given: dict, named: str) -> None:
     assert named in str(error.value)
 
 
-@pytest.mark.parametrize("content", ["- a\n", "a: [\n", "3\n", "\x00"])
+@pytest.mark.parametrize("content", ["- a\n", "a: [\n", "3\n", "\x00", "1: 2\n"])
 def test_file_that_is_not_a_mapping(tmp_path: Path, content: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(content)
@@ -137,5 +145,6 @@ def test_endpoint_headers(monkeypatch) -> None:
 
 
 def test_tls_files_that_cannot_be_loaded(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="tls"):
-        Tls(ca_file=tmp_path / "none.pem").context()
+    for field in ("ca_file", "cert_file"):
+        with pytest.raises(ValueError, match=rf"tls\.{field}: .*none\.pem"):
+            Tls(**{field: tmp_path / "none.pem"}).context()

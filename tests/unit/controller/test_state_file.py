@@ -79,6 +79,29 @@ def test_corrupt_file_is_set_aside(tmp_path: Path) -> None:
     assert opened(path).pins == {"a:1": PIN}
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["INSERT INTO launch VALUES ('a:1', 'no JSON')", "ALTER TABLE pins ADD COLUMN more TEXT"],
+)
+def test_a_file_of_another_make_is_set_aside(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "state.sqlite"
+    state = opened(path)
+    if "pins" in statement:
+        state.set_pin(PIN)
+    state._connection.execute(statement)
+    state._connection.commit()
+    state.close()
+    assert opened(path).pins == {}
+    assert len(list(tmp_path.glob("state.sqlite.corrupt-*"))) == 1
+
+
+def test_a_place_that_cannot_be_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path, tmp_path / "file" / "state.sqlite"):
+        with pytest.raises(OSError, match=str(tmp_path)):
+            opened(path)
+
+
 def test_full_disk_changes_nothing(tmp_path: Path) -> None:
     metrics = ControllerMetrics()
     state = StateFile(tmp_path / "s", metrics)
