@@ -4,67 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.support.controller_process import TOKEN, controller
 from tests.support.fake_engine import FakeEngine
 from tests.support.fake_sglang import CONTROL, FakeSGLang
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
-
-TOKEN = {"Authorization": "Bearer 0123456789abcdef"}
-
-
-class Controller:
-    """One run of `jetspec-controller run` and what it writes."""
-
-    def __init__(self, folder: Path, config: Path, *flags: str) -> None:
-        tokens = folder / "tokens"
-        tokens.write_text("ops 0123456789abcdef\n")
-        self.log = folder / "log"
-        self.audit = folder / "audit.jsonl"
-        command = [sys.executable, "-m", "jetspec_controller.cli", "run"]
-        options = ["--config", str(config), "--port", "0", "--token-file", str(tokens)]
-        with self.log.open("ab") as log:
-            self.start_of_log = log.tell()
-            self.process = subprocess.Popen(
-                [*command, *options, *flags],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
-        self.url = ""
-
-    def said(self) -> str:
-        return self.log.read_bytes()[self.start_of_log :].decode()
-
-    async def until(self, condition, what: str, seconds: float = 40.0) -> None:
-        for _ in range(int(seconds / 0.1)):
-            if self.process.poll() is not None:
-                break
-            if condition():
-                return
-            await asyncio.sleep(0.1)
-        raise AssertionError(f"{what}: {self.said()}")
-
-    async def started(self) -> None:
-        await self.until(lambda: "serving on " in self.said(), "started")
-        self.url = self.said().split("serving on ")[1].split()[0]
-
-    async def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        return await asyncio.to_thread(self.process.wait, 20)
-
-    def events(self) -> list[str]:
-        return [json.loads(line)["event"] for line in self.audit.read_text().splitlines()]
 
 
 def write_config(folder: Path, server: FakeSGLang, **more: object) -> Path:
@@ -79,18 +31,6 @@ def write_config(folder: Path, server: FakeSGLang, **more: object) -> Path:
     }
     path.write_text(json.dumps(content))
     return path
-
-
-@asynccontextmanager
-async def controller(folder: Path, config: Path) -> AsyncIterator[Controller]:
-    run = Controller(folder, config)
-    try:
-        await run.started()
-        yield run
-    finally:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
 
 
 @pytest.mark.parametrize(("on_shutdown", "left"), [("hold", 16), ("restore", 64)])
@@ -123,6 +63,38 @@ async def test_killed_in_the_middle_of_an_apply_and_started_again(tmp_path: Path
             async with httpx.AsyncClient(base_url=run.url, headers=TOKEN) as client:
                 assert (await client.delete(f"/v1/targets/{target}/pin")).status_code == 204
             await run.until(lambda: server.engine.budget == 16, "the load decides again")
+
+
+@pytest.mark.parametrize("on_shutdown", ["hold", "restore"])
+async def test_a_signal_in_the_middle_of_an_apply_still_ends_it(
+    tmp_path: Path, on_shutdown: str
+) -> None:
+    async with FakeSGLang(FakeEngine(running=8)) as server:
+        config = write_config(tmp_path, server, on_shutdown=on_shutdown)
+        server.faults.hang.add(CONTROL)
+        async with controller(tmp_path, config) as run:
+            await run.until(lambda: server.open[CONTROL] > 0, "a control call under way")
+            assert await run.end(signal.SIGTERM) == 0, run.said()
+            assert run.events()[-1] == "stopped"
+            assert "Traceback" not in run.said()
+
+
+async def test_a_host_that_accepts_and_never_answers(tmp_path: Path) -> None:
+    silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    async with FakeSGLang(FakeEngine(running=8)) as server:
+        config = write_config(
+            tmp_path, server, targets=[server.url, {"url": f"http://127.0.0.1:{port}", "id": "x"}]
+        )
+        async with controller(tmp_path, config) as run:
+            await run.until(lambda: server.engine.budget == 16, "the other one is controlled")
+            async with httpx.AsyncClient(base_url=run.url) as client:
+                last = (await client.get("/v1/decisions?target=x&limit=1")).json()["decisions"]
+                assert (await client.get("/livez")).status_code == 200
+            assert last[0]["reason"] == "source_timeout"
+            assert await run.end(signal.SIGTERM) == 0, run.said()
+            assert "Traceback" not in run.said()
+    silent.close()
 
 
 async def test_sighup_reloads_and_keeps_the_old_one_on_error(tmp_path: Path) -> None:

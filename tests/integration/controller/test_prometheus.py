@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 from jetspec_controller.core import Reason
 from jetspec_controller.service import Service
 from jetspec_controller.settings import load
@@ -19,6 +17,7 @@ from jetspec_controller.targets import host_port
 
 from tests.support.fake_engine import FakeEngine
 from tests.support.fake_sglang import FakeSGLang
+from tests.support.real_prometheus import running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -30,48 +29,6 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     subprocess.run([*command, *files, *subject], check=True, capture_output=True)
     return key, cert
-
-
-@asynccontextmanager
-async def running(
-    program: str, folder: Path, instances: list[str], port: int, web: dict | None = None
-) -> AsyncIterator[None]:
-    config = {
-        "global": {"scrape_interval": "1s"},
-        "scrape_configs": [
-            {"job_name": "sglang", "static_configs": [{"targets": instances}]},
-        ],
-    }
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    (folder / "web.yml").write_text(yaml.safe_dump(web or {}))
-    command = [
-        program,
-        f"--config.file={folder}/prometheus.yml",
-        f"--web.config.file={folder}/web.yml",
-        f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(command, stderr=log, env={**os.environ, "GOMAXPROCS": "1"})
-    try:
-        await until_listening(port, process, folder / "prometheus.log")
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-async def until_listening(port: int, process: subprocess.Popen, log: Path) -> None:
-    for _ in range(300):
-        assert process.poll() is None, log.read_text()
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.1)
-        else:
-            writer.close()
-            return
-    raise AssertionError(log.read_text())
 
 
 async def ticks_until(service: Service, condition: Callable[[], bool], most: int = 40) -> int:
