@@ -56,6 +56,32 @@ class Rounds:
         return self.tokens / self.rounds if self.rounds else float("nan")
 
 
+def tau_difference(
+    one: Sequence[Rounds], other: Sequence[Rounds] | None = None
+) -> tuple[float, float]:
+    """τ of `one` less τ of `other` (without it, τ itself), and its standard error.
+
+    Both hold the rounds of the same answers in the same order: answers are the independent draws,
+    and what makes one of them easy for both cancels. The error is the ratio estimator's (each
+    answer's share in τ to first order), NaN for fewer than two answers.
+    """
+    difference, shares = _linear(one)
+    if other is not None:
+        tau, subtracted = _linear(other)
+        difference, shares = difference - tau, shares - subtracted
+    count = len(one)
+    if count < 2:
+        return difference, float("nan")
+    return difference, float(np.sqrt(np.sum(shares**2) * count / (count - 1)))
+
+
+def _linear(answers: Sequence[Rounds]) -> tuple[float, np.ndarray]:
+    """τ, and how much it moves with each answer; the moves sum to 0."""
+    total = sum(answers, Rounds())
+    moves = [answer.tokens - total.tau * answer.rounds for answer in answers]
+    return total.tau, np.array(moves) / max(total.rounds, 1)
+
+
 def replay(accepted: Sequence[int] | np.ndarray, depths: int, finished: bool) -> Rounds:
     """Decode one answer: `accepted[j]` nodes are accepted with response token j as the anchor.
 

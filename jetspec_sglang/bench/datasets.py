@@ -29,6 +29,7 @@ class DataSet:
     """Where a set comes from and how a row becomes the user's message.
 
     `fields` are tried in order; `keep` picks the rows of the split when one file holds several.
+    `answer` is the field of the authors' own answer, where they give one as text.
     """
 
     file: str
@@ -39,6 +40,7 @@ class DataSet:
     split: str = "test"
     keep: Callable[[Row], bool] = lambda row: True
     evaluation: bool = True
+    answer: str = ""
 
     def prompt(self, row: Row) -> str:
         for field in self.fields:
@@ -57,7 +59,8 @@ def _mbpp(low: int, high: int) -> Callable[[Row], bool]:
 DATA_SETS: dict[str, DataSet] = {
     "gsm8k": DataSet("gsm8k_eval.jsonl", ("question", "prompt"), "MIT", "openai/gsm8k", "main"),
     "gsm8k_train": DataSet(
-        "gsm8k_train.jsonl", ("question",), "MIT", "openai/gsm8k", "main", "train", evaluation=False
+        "gsm8k_train.jsonl", ("question",), "MIT", "openai/gsm8k", "main", "train",
+        evaluation=False, answer="answer",
     ),
     "math500": DataSet("math500.jsonl", ("problem",), "MIT", "HuggingFaceH4/MATH-500"),
     "aime25": DataSet("aime25.jsonl", ("problem", "question"), "see hub", "math-ai/aime25"),
@@ -68,7 +71,7 @@ DATA_SETS: dict[str, DataSet] = {
     ),
     "mbpp_train": DataSet(
         "mbpp.jsonl", ("text", "prompt"), "CC-BY-4.0", "google-research-datasets/mbpp", "full",
-        "train", keep=_mbpp(601, 974), evaluation=False,
+        "train", keep=_mbpp(601, 974), evaluation=False, answer="code",
     ),
     "livecodebench": DataSet(
         "livecodebench.jsonl", ("question_content",), "see hub",
@@ -93,14 +96,33 @@ def load_prompts(
     """
     if name not in DATA_SETS:
         return _unnamed(name, allow_hub)
+    return _prompts(DATA_SETS[name], _rows(name, folders, allow_hub))
+
+
+def load_answers(
+    name: str, folders: Sequence[str | Path] = (), *, allow_hub: bool = False
+) -> dict[str, str]:
+    """The authors' own answers of a named set by user message. ValueError where it has none."""
+    data_set = DATA_SETS.get(name)
+    if data_set is None or not data_set.answer:
+        known = ", ".join(key for key, value in DATA_SETS.items() if value.answer)
+        raise ValueError(f"{name}: its authors' answers are not known as text; of {known} they are")
+    rows = [row for row in _rows(name, folders, allow_hub) if data_set.keep(row)]
+    return {
+        data_set.prompt(row): str(row[data_set.answer]).replace("\r\n", "\n").strip()
+        for row in rows
+    }
+
+
+def _rows(name: str, folders: Sequence[str | Path], allow_hub: bool) -> list[Row]:
     data_set = DATA_SETS[name]
     places = [Path(folder) / data_set.file for folder in _folders(folders)]
     places.append(Path(str(resources.files("jetspec_sglang.bench") / "prompts" / data_set.file)))
     for place in places:
         if place.is_file():
-            return _prompts(data_set, _read(place))
+            return _read(place)
     if data_set.hub and allow_hub:
-        return _prompts(data_set, _download(data_set))
+        return _download(data_set)
     looked = ", ".join(str(place) for place in places)
     hint = f"; it is {data_set.hub} on the hub" if data_set.hub else ""
     raise FileNotFoundError(f"data set {name}: looked for {looked}{hint}")

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from jetspec_sglang.bench.acceptance import END, Rounds, continuations, path_ranks, replay
+from jetspec_sglang.bench.acceptance import (
+    END,
+    Rounds,
+    continuations,
+    path_ranks,
+    replay,
+    tau_difference,
+)
 from jetspec_sglang.draft.reference import ReferenceHead
 from jetspec_sglang.training.responses import Responses
 from jetspec_sglang.training.target import Recorder
@@ -26,30 +33,44 @@ RULES = ("chain", "accum_logp", "best_first")
 
 @dataclass(slots=True)
 class SetResult:
-    """One head on one set of answers. Per depth: places scored, top-1 hits, top-W hits [D]."""
+    """One head on one set of answers. Per depth: places scored, top-1 hits, top-W hits [D].
+
+    `rounds` holds those of each answer, by rule and budget.
+    """
 
     places: Tensor
     top1: Tensor
     top_w: Tensor
-    rounds: dict[tuple[str, int], Rounds] = field(default_factory=lambda: defaultdict(Rounds))
+    rounds: dict[tuple[str, int], list[Rounds]] = field(default_factory=lambda: defaultdict(list))
 
     @classmethod
     def empty(cls, depths: int) -> SetResult:
         return cls(torch.zeros(depths), torch.zeros(depths), torch.zeros(depths))
 
     def tau(self, rule: str, budget: int) -> float:
-        return self.rounds[rule, budget].tau
+        return sum(self.rounds[rule, budget], Rounds()).tau
+
+    def standard_error(self, rule: str, budget: int) -> float:
+        """Of τ, over the answers."""
+        return tau_difference(self.rounds[rule, budget])[1]
 
     def as_dict(self) -> dict[str, object]:
         return {
             "top1": [round(v, 4) for v in (self.top1 / self.places).tolist()],
             "top_w": [round(v, 4) for v in (self.top_w / self.places).tolist()],
-            "tau": {
-                rule: {str(b): round(v.tau, 4) for (r, b), v in self.rounds.items() if r == rule}
-                for rule in dict.fromkeys(rule for rule, _ in self.rounds)
+            "tau": self._by_rule(self.tau),
+            "tau_standard_error": self._by_rule(self.standard_error),
+            "rounds": {
+                f"{rule}-{b}": sum(answer.rounds for answer in answers)
+                for (rule, b), answers in self.rounds.items()
             },
-            "rounds": {f"{rule}-{b}": v.rounds for (rule, b), v in self.rounds.items()},
         }
+
+    def _by_rule(self, value: Callable[[str, int], float]) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {}
+        for rule, budget in self.rounds:
+            found.setdefault(rule, {})[str(budget)] = round(value(rule, budget), 4)
+        return found
 
 
 def evaluate(
@@ -63,16 +84,19 @@ def evaluate(
     width: int = 8,
     progress: Callable[[], None] = lambda: None,
 ) -> dict[str, SetResult]:
-    """Result of each head, by name. `recorders[name]` records the taps that head reads."""
+    """Result of each head, by name. `recorders[name]` records the taps that head reads.
+
+    Heads with one recorder share its pass of the target.
+    """
     results = {name: SetResult.empty(head.config.depths) for name, head in heads.items()}
     for index in range(len(answers)):
         ids = torch.from_numpy(answers.sequence(index))
         anchors = torch.arange(int(answers.response_start[index]), len(ids) - 1)
         if len(anchors):
             finished = int(ids[-1]) in eos_ids
+            taps = {recorder: recorder(ids[None]).taps for recorder in set(recorders.values())}
             for name, head in heads.items():
-                taps = recorders[name](ids[None]).taps
-                candidates = draft(head, taps, ids, anchors, width)
+                candidates = draft(head, taps[recorders[name]], ids, anchors, width)
                 _add(results[name], candidates, ids, anchors, finished, budgets, rules)
         progress()
     return results
@@ -112,4 +136,4 @@ def _add(
             if rule == "accum_logp" and budget != max(budgets):  # the other rules are nested
                 ranks = path_ranks(build_tree(tokens, logprobs, budget, rule), follows)
             accepted = (ranks < budget).sum(dim=1).numpy()
-            result.rounds[rule, budget] += replay(accepted, depths, finished)
+            result.rounds[rule, budget].append(replay(accepted, depths, finished))

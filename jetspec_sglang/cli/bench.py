@@ -1,4 +1,4 @@
-"""`jetspec bench serve|methods|round|curve|tree|attention|linear`: measurements, printed as Markdown tables.
+"""`jetspec bench serve|methods|round|curve|ablations|tree|attention|linear`: Markdown tables.
 
 Contract: `serve`, `methods`, `round` and `curve` start and end their own servers. Exit status 1 when a limit
 that the command states is not met. I/O: processes, HTTP, files that are asked for.
@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from jetspec_sglang.cli import ablations
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 
@@ -21,6 +22,8 @@ examples:
   jetspec bench serve --prompts gsm8k --json speed.json --plot speed.png
   jetspec bench round --batch 1 --budget 16
   jetspec bench curve --prompts gsm8k --requests 64
+  jetspec bench ablations --config docs/ablations.json --target T --data answers \
+      --answers gsm8k=held-out --out runs/ablations
   jetspec bench serve --write docs/benchmarks.md      put the table into its place there
 """
 QUICK: dict[str, dict[str, Any]] = {
@@ -88,6 +91,10 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     curve.add_argument("--dtype", default="float32", help="(%(default)s)")
     curve.add_argument("--limit", type=float, default=0.03, help="largest difference (%(default)s)")
     _add_load(curve, requests=32, max_tokens=128)
+
+    trained = kinds.add_parser("ablations", help="train heads that differ in one thing, compare τ")
+    ablations.add_arguments(trained)
+    _add_write(trained)
 
     for name, what in _KERNELS.items():
         kind = kinds.add_parser(name, help=f"{what}, in microseconds")
@@ -270,6 +277,10 @@ def _curve(args: argparse.Namespace) -> int:
     return 0 if met else 1
 
 
+def _ablations(args: argparse.Namespace) -> int:
+    return _publish(args, ablations.run(args), ablations.NOTE)
+
+
 def _kernel(args: argparse.Namespace) -> int:
     kind = import_module(f"jetspec_sglang.bench.{args.kind}")
     return _publish(args, kind.table(cpu_time=args.cpu_time), kind.NOTE)
@@ -277,6 +288,7 @@ def _kernel(args: argparse.Namespace) -> int:
 
 _KINDS = {
     "serve": _serve, "methods": _methods, "round": _round, "curve": _curve,
+    "ablations": _ablations,
     **dict.fromkeys(_KERNELS, _kernel),
 }  # fmt: skip
 

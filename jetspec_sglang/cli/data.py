@@ -15,7 +15,7 @@ from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
-    from jetspec_sglang.training.prompts import ChatTemplate, HeldOut
+    from jetspec_sglang.training.prompts import HeldOut
 
 EXAMPLES = """\
 examples:
@@ -97,7 +97,7 @@ async def _run(args: argparse.Namespace) -> int:
         raise UsageError(f"--limit {args.limit}: must be 1 or more")
     server = connect(args.url, args)
     model = server.model_path()
-    template = _template(ChatTemplate, args.target or model)
+    template = ChatTemplate.of_target(args.target or model)
     sampling = Sampling(args.max_new_tokens, args.temperature, args.top_p, args.seed)
     generator = Generator(args.url, server.headers, args.concurrency)
     held_out = _held_out(args)
@@ -147,19 +147,6 @@ async def _run(args: argparse.Namespace) -> int:
             pause_file=args.pause_file, progress=progress,
         )  # fmt: skip
     return 0
-
-
-def _template(kind: "type[ChatTemplate]", name: str) -> "ChatTemplate":
-    from transformers import AutoTokenizer, GenerationConfig
-
-    tokenizer = AutoTokenizer.from_pretrained(name)
-    stops = {tokenizer.eos_token_id}
-    try:
-        configured = GenerationConfig.from_pretrained(name).eos_token_id
-    except OSError:
-        configured = None
-    stops |= set(configured if isinstance(configured, list) else [configured])
-    return kind.of(tokenizer, sorted(stop for stop in stops if stop is not None))
 
 
 def _held_out(args: argparse.Namespace) -> "HeldOut":

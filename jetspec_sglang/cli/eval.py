@@ -69,13 +69,16 @@ def _run(args: argparse.Namespace) -> int:
     if args.threads:
         torch.set_num_threads(args.threads)
     costs = Costs.load(args.costs) if args.costs else None
-    sets = {name: load(path) for name, path in _named(args.answers).items()}
+    sets = {name: load(path) for name, path in named(args.answers).items()}
     target = load_target(args.target)
-    heads, recorders = {}, {}
-    for name, folder in _named(args.heads).items():
+    heads, recorders, by_taps = {}, {}, {}
+    for name, folder in named(args.heads).items():
         head = ReferenceHead.from_folder(resolve_head(folder), *matrices(target))
         head.config.check_against_target(target.config)
-        heads[name], recorders[name] = head, Recorder(target, head.config.target_layer_ids)
+        taps = head.config.target_layer_ids
+        if taps not in by_taps:
+            by_taps[taps] = Recorder(target, taps)
+        heads[name], recorders[name] = head, by_taps[taps]
     results: dict[str, dict[str, SetResult]] = {}
     for name, answers in sets.items():
         if args.limit:
@@ -133,13 +136,13 @@ def _write(folder: Path, results: "dict[str, dict[str, SetResult]]") -> None:
     plot_curves(curves, folder / "tau.png")
 
 
-def _named(values: list[str]) -> dict[str, str]:
+def named(values: list[str]) -> dict[str, str]:
     """`name=value`, or a value that is named by its last part."""
-    named: dict[str, str] = {}
+    found: dict[str, str] = {}
     for value in values:
         name, separator, rest = value.partition("=")
         name, rest = (name, rest) if separator else (Path(value).stem, value)
-        if name in named:
+        if name in found:
             raise UsageError(f"two are named {name}; write NAME=...")
-        named[name] = rest
-    return named
+        found[name] = rest
+    return found

@@ -1,7 +1,7 @@
 """Prompts as token ids, and the guard that keeps evaluation prompts out of training data.
 
-Contract: pure apart from the tokenizer it is handed. A prompt is rendered with the target's own
-chat template, as the server would render it.
+Contract: only `ChatTemplate.of_target` reads files. A prompt is rendered with the target's own chat
+template, as the server would render it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,20 @@ class ChatTemplate:
         )
         before = tokenizer.encode(text.split(_PLACE)[0], add_special_tokens=False)
         return cls(tokenizer, tuple(before), tuple(stops))
+
+    @classmethod
+    def of_target(cls, name: str) -> ChatTemplate:
+        """Tokenizer and stops of a target's folder or hub id."""
+        from transformers import AutoTokenizer, GenerationConfig
+
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        stops = {tokenizer.eos_token_id}
+        try:
+            configured = GenerationConfig.from_pretrained(name).eos_token_id
+        except OSError:
+            configured = None
+        stops |= set(configured if isinstance(configured, list) else [configured])
+        return cls.of(tokenizer, sorted(stop for stop in stops if stop is not None))
 
     def render(self, message: str) -> list[int]:
         """Token ids up to where the answer starts."""

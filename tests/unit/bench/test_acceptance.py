@@ -1,11 +1,19 @@
 """Replayed rounds against a decoder that really steps, on random drafts."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetspec_sglang.bench.acceptance import END, Rounds, continuations, path_ranks, replay
+from jetspec_sglang.bench.acceptance import (
+    END,
+    Rounds,
+    continuations,
+    path_ranks,
+    replay,
+    tau_difference,
+)
 from jetspec_sglang.tree import RULES, build_tree
 
 
@@ -76,3 +84,37 @@ def test_continuations_end_with_the_answer():
 def test_rounds_add_up():
     assert (Rounds(6, 2) + Rounds(1, 1)).tau == 7 / 3
     assert np.isnan(Rounds().tau)
+
+
+def many_answers(seed, ease):
+    """Answers of differing ease: `ease` [n] moves the tokens of each."""
+    random = np.random.default_rng(seed)
+    rounds = random.integers(20, 60, len(ease))
+    return [
+        Rounds(int(r + random.binomial(r, p)), int(r)) for r, p in zip(rounds, ease, strict=True)
+    ]
+
+
+def test_the_standard_error_is_the_spread_over_redrawn_answers():
+    ease = np.random.default_rng(0).uniform(0.2, 0.8, 400)
+    answers = many_answers(1, ease)
+    random = np.random.default_rng(2)
+    redrawn = []
+    for _ in range(400):
+        chosen = random.integers(0, len(answers), len(answers))
+        redrawn.append(sum((answers[i] for i in chosen), Rounds()).tau)
+    tau, error = tau_difference(answers)
+    assert tau == sum(answers, Rounds()).tau
+    assert error == pytest.approx(np.std(redrawn), rel=0.15)
+
+
+def test_what_the_answers_share_does_not_count_in_a_difference():
+    ease = np.random.default_rng(0).uniform(0.2, 0.8, 300)
+    one, other = many_answers(1, ease), many_answers(2, ease)
+    _, alone = tau_difference(one)
+    difference, error = tau_difference(one, other)
+    assert difference == sum(one, Rounds()).tau - sum(other, Rounds()).tau
+    assert error < alone
+    assert tau_difference(one, one) == (0.0, 0.0)
+    assert np.isnan(tau_difference(one[:1])[1])
+    assert np.isnan(tau_difference([Rounds(), Rounds()])[0])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jetspec_sglang.bench.datasets import DATA_SETS, load_prompts
+from jetspec_sglang.bench.datasets import DATA_SETS, load_answers, load_prompts
 
 
 def write(path, rows):
@@ -22,6 +22,14 @@ def test_splits_and_fields(tmp_path):
     assert load_prompts("mbpp_train", [tmp_path]) == ["t601"]
     write(tmp_path / "mtbench.jsonl", [{"turns": ["one", "two"]}])
     assert load_prompts("mtbench", [tmp_path]) == ["one"]
+
+
+def test_the_authors_answers(tmp_path):
+    rows = [{"task_id": i, "text": f" t{i}", "code": "a\r\nb\r\n"} for i in (11, 601)]
+    write(tmp_path / "mbpp.jsonl", rows)
+    assert load_answers("mbpp_train", [tmp_path]) == {"t601": "a\nb"}
+    with pytest.raises(ValueError, match="of gsm8k_train, mbpp_train they are"):
+        load_answers("chat")
 
 
 def test_a_missing_set_names_every_place(tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ def test_every_rule_and_budget(trained):
     result = evaluate({"h": head}, {"h": recorder}, data, (2,), budgets=BUDGETS, width=4)["h"]
     for rule in RULES:
         for budget in BUDGETS:
-            wanted = Rounds()
+            wanted = []
             for i in range(len(data)):
                 ids = torch.from_numpy(data.sequence(i))
                 anchors = torch.arange(int(data.response_start[i]), len(ids) - 1)
@@ -43,8 +43,9 @@ def test_every_rule_and_budget(trained):
                 tree = build_tree(tokens, logprobs, budget, rule)
                 ranks = path_ranks(tree, continuations(ids, anchors, head.config.depths))
                 accepted = (ranks < budget).sum(1).numpy()
-                wanted += replay(accepted, head.config.depths, finished=False)
+                wanted.append(replay(accepted, head.config.depths, finished=False))
             assert result.rounds[rule, budget] == wanted
+            assert result.tau(rule, budget) == sum(wanted, Rounds()).tau
     assert result.places[0] == sum(data.lengths - data.response_start - 1)
 
 
@@ -60,7 +61,9 @@ def test_the_command(trained, capsys):
     assert table.count("| quiz | mine |") == 3
     assert "x)" in table
     results = json.loads((folder / "report" / "results.json").read_text())
-    assert results["quiz"]["mine"]["tau"]["best_first"].keys() == {"2", "8"}
+    mine = results["quiz"]["mine"]
+    assert mine["tau"]["best_first"].keys() == {"2", "8"}
+    assert mine["tau_standard_error"]["best_first"]["8"] >= 0
     assert (folder / "report" / "tau.png").stat().st_size > 1000
 
 
