@@ -36,7 +36,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="folder of the head")
     parser.add_argument("--target-name", help="name of the target in the card")
     parser.add_argument("--results", type=Path, help="results.json of `jetspec eval`")
-    parser.add_argument("--notes", type=Path, help="text for the card that the run cannot know")
+    parser.add_argument(
+        "--notes", type=Path, metavar="FILE", help="file whose text goes into the card"
+    )
     parser.add_argument(
         "--draft-vocab-size", type=int, help="ids to draft from, 0 for all (as in training)"
     )

@@ -50,6 +50,7 @@ def model_card(
         if draft_vocab
         else "the target's whole vocabulary"
     )
+    start = "an earlier head" if settings.get("start_from") else "the target's own layers"
     lines = [
         f"# {kind} draft head for {target}",
         "",
@@ -75,7 +76,7 @@ def model_card(
         ),
         "",
         "## Training",
-        "`jetspec train`, starting from the target's last layers, with",
+        f"`jetspec train`, starting from {start}, with",
         "",
         "| setting | value |",
         "|---|---|",

@@ -68,6 +68,25 @@ def test_tokens_equal_plain_decoding(
     assert differing(expected[: len(subset)], found) == []
 
 
+@pytest.mark.parametrize(("tree", "batch"), [(1, 1), (16, 1), (64, 4)])
+def test_logprobs_equal_plain_decoding_bit_for_bit(
+    tree: int,
+    batch: int,
+    jetspec: Server,
+    budget: SetBudget,
+    reference: Reference,
+    requests: list[dict[str, Any]],
+) -> None:
+    """Every kernel of the host gives a row the same bits in any company; so tokens must be equal."""
+    asked = [r | {"return_logprob": True, "top_logprobs_num": 4} for r in requests[:4]]
+    jetspec.flush()
+    budget(tree)
+    found = jetspec.generate_all(asked, batch)
+    for plain, own in zip(reference.answers(asked), found, strict=True):
+        for name in ("output_token_logprobs", "output_top_logprobs"):
+            assert own["meta_info"][name] == plain["meta_info"][name]
+
+
 def test_long_and_scattered_accepts_happen(
     jetspec: Server,
     budget: SetBudget,

@@ -34,6 +34,7 @@ def test_export(tmp_path, capsys):
         "| best_first | 2.50 |",
         "| learning_rate | 0.003 |",
         "6 steps",
+        "starting from the target's own layers",
         "Made on a Tuesday.",
     ):
         assert part in card, part
@@ -47,3 +48,12 @@ def test_export(tmp_path, capsys):
 def test_a_missing_run_is_one_line(tmp_path, capsys):
     assert main(["export", "--run", str(tmp_path / "no"), "--out", str(tmp_path / "x")]) == 1
     assert "settings.json" in capsys.readouterr().err
+
+
+def test_a_head_that_started_from_another_says_so(tmp_path):
+    first = tiny_settings(tmp_path, "first")
+    train(first)
+    settings = tiny_settings(tmp_path, "second", start_from=str(first.run / "head"))
+    train(settings)
+    assert main(["export", "--run", str(settings.run), "--out", str(tmp_path / "head")]) == 0
+    assert "starting from an earlier head" in (tmp_path / "head" / "README.md").read_text()
