@@ -7,7 +7,6 @@ nothing and leaves its reason in `last_refusal`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -120,23 +119,29 @@ class BudgetState:
         return BudgetPlan(uniform, tuple(sorted(table.items())))
 
     def _checked(self, field: str, value: Any) -> int:
-        whole = (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and math.isfinite(value)
-            and value == int(value)
-        )
-        if not whole or not 1 <= value <= self.max_budget:
+        # The comparison comes first: it holds for neither NaN nor an integer too large for float.
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 1 <= value <= self.max_budget or value != int(value):
             raise BudgetRefusedError(
-                f"{field} = {value!r}: must be a whole number from 1 to {self.max_budget}"
+                f"{field} = {_short(value)}: must be a whole number from 1 to {self.max_budget}"
             )
         return int(value)
 
 
 def _threshold(key: str) -> int:
     prefix, _, text = key.partition(".")
-    if prefix != KEY or not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 100_000:
+    digits = text.isascii() and text.isdigit() and len(text) <= 6
+    if prefix != KEY or not digits or not 1 <= int(text) <= 100_000:
         raise BudgetRefusedError(
-            f"{key!r} is not a budget key; allowed: {KEY} and {KEY}.<running requests>, from 1 on"
+            f"{_short(key)} is not a budget key; allowed: {KEY} and {KEY}.<running requests>, from 1 on"
         )
     return int(text)
+
+
+def _short(value: Any) -> str:
+    """repr of a refused value, cut where it would fill a log."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python prints
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -50,6 +50,8 @@ def set_internal_state(
         )
         answer = original(scheduler, rest)
         if not answer.updated:
+            others = ", ".join(key for key in requested if key not in ours)
+            worker.budgets.last_refusal = f"nothing changed: SGLang refused {others}"
             return answer
     worker.apply_plan(plan)
     return SetInternalStateReqOutput(updated=True)

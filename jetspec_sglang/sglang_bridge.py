@@ -34,6 +34,7 @@ READ_BACK = (
     "sglang.srt.managers.scheduler_components.internal_state"
     ".SchedulerInternalStateController._add_speculative"
 )
+VALIDATE_REQUEST = "sglang.srt.managers.tokenizer_manager.TokenizerManager._validate_one_request"
 METRICS_INIT = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.__init__"
 METRICS_LOG = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.log_stats"
 

@@ -99,12 +99,24 @@ def figures(arrivals: list[float], tokens: int, speculation: dict[str, Any]) -> 
 
 @contextmanager
 def budget_for_now(server: "Server", wanted: dict[str, int]) -> Iterator[None]:
-    """Set the budget, and afterwards put back the budget and table that were there before."""
+    """Set the budget, and afterwards put back the budget and table that were there before.
+
+    Somebody else's budget, set meanwhile, is left as it is and said on stderr.
+    """
     before = server.jetspec_states()[0]
     if not all(server.set_internal_state(wanted)):
         raise CommandError(f"{server.url} refused: {server.jetspec_states()[0]['last_refusal']}")
     try:
         yield
     finally:
-        table = {f"{KEY}.{batch}": budget for batch, budget in (before["table"] or {}).items()}
-        server.set_internal_state({KEY: before["budget"], **table})
+        now = server.jetspec_states()[0]
+        if now["budget"] == wanted[KEY] and not now["table"]:
+            table = {f"{KEY}.{batch}": budget for batch, budget in (before["table"] or {}).items()}
+            server.set_internal_state({KEY: before["budget"], **table})
+        else:
+            print(
+                f"jetspec generate: the budget became {now['budget']}, table {now['table']}, "
+                f"before the answer was complete, so the figures are not those of {wanted[KEY]}. A "
+                "controller at work? `jetspec serve --no-controller` leaves it out.",
+                file=sys.stderr,
+            )

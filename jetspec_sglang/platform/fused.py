@@ -55,7 +55,7 @@ def _rms_norm(
 def _silu_and_mul(layer: SiluAndMul, x: torch.Tensor) -> torch.Tensor:
     if x.shape[-1] % (2 * pointwise.LANES) or not _covered(x):
         return layer.forward_native(x)
-    return pointwise.silu_and_mul(_rows(x)).view(*x.shape[:-1], -1)
+    return pointwise.silu_and_mul(_rows(x)).view(*x.shape[:-1], x.shape[-1] // 2)
 
 
 def _rotary(

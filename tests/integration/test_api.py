@@ -237,6 +237,19 @@ def test_pause_and_continue(mode: str, jetspec: Server, reference: Reference) ->
     assert tokens == plain["output_ids"]
 
 
+@pytest.mark.parametrize(
+    "bad", [{"text": ""}, {"input_ids": []}, {"input_ids": [10**9]}, {"input_ids": [5, -1]}]
+)
+def test_a_prompt_that_no_model_can_read_is_refused(
+    bad: dict[str, Any], jetspec: Server, reference: Reference
+) -> None:
+    for server in (jetspec, reference.server()):
+        body = {**bad, "sampling_params": {"max_new_tokens": 4}}
+        answer = server.client.post("/generate", json=body)
+        assert answer.status_code == 400, answer.text
+        assert len(server.generate(greedy(prompt(0), 4))["output_ids"]) == 4
+
+
 def test_health(jetspec: Server) -> None:
     assert jetspec.client.get("/health").status_code == 200
     assert jetspec.client.get("/health_generate").status_code == 200

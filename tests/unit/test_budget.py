@@ -44,7 +44,7 @@ def test_table_entries_alone_keep_the_uniform_budget():
 
 
 @pytest.mark.parametrize(
-    "value", [0, -1, 65, 10**9, 1.5, math.nan, math.inf, "16", None, True, [16]]
+    "value", [0, -1, 65, 10**9, 10**60, 1.5, math.nan, math.inf, "16", None, True, [16]]
 )
 @pytest.mark.parametrize("key", [KEY, f"{KEY}.8"])
 def test_bad_budgets_are_refused_with_field_value_and_range(key, value):
@@ -66,6 +66,15 @@ def test_bad_budgets_are_refused_with_field_value_and_range(key, value):
 def test_unknown_keys_are_refused(key):
     with pytest.raises(BudgetRefusedError, match=r"is not a budget key"):
         state().validate({key: 16})
+
+
+@pytest.mark.parametrize(
+    "update", [{KEY: 10**400}, {KEY: -(10**5000)}, {KEY: "9" * 400}, {f"{KEY}.{'9' * 5000}": 8}]
+)
+def test_huge_numbers_are_refused_in_a_short_line(update):
+    with pytest.raises(BudgetRefusedError) as refusal:
+        state().validate(update)
+    assert len(str(refusal.value)) < 300
 
 
 def test_one_bad_entry_refuses_the_whole_body():

@@ -64,6 +64,7 @@ def test_a_body_that_sglang_refuses_changes_no_budget():
     updated, served, _ = send({KEY: 32, "nonsense": 1}, original=Original(updated=False))
     assert not updated
     assert served.budgets.plan == BudgetPlan(16)
+    assert "SGLang refused nonsense" in served.budgets.snapshot()["last_refusal"]
 
 
 @pytest.mark.parametrize("bad", [{KEY: 0}, {KEY: 1.5}, {"jetspec_nonsense": 1}])

@@ -18,6 +18,7 @@ class ChatServer(FakeSGLang):
         self.chunks = ["The ", "capital ", "is Paris."]
         self.speculation = {"spec_verify_ct": 3, "spec_accept_length": 2.5}
         self.chat_error = None
+        self.budget_meanwhile = None
         self.budgets_seen = []
         self.bodies = []
 
@@ -29,6 +30,8 @@ class ChatServer(FakeSGLang):
     async def _chat(self, request):
         self.bodies.append(await request.json())
         self.budgets_seen.append(self.engine.read_back()["budget"])
+        if self.budget_meanwhile is not None:
+            self.engine.set_budget({"jetspec_tree_budget": self.budget_meanwhile})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         if self.chat_error:

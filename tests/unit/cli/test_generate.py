@@ -41,6 +41,13 @@ def test_budget_is_put_back_after_a_failure(server, capsys):
     assert server.engine.read_back()["budget"] == 64
 
 
+def test_a_budget_that_somebody_else_set_meanwhile_stays(server, capsys):
+    server.budget_meanwhile = 32
+    assert cli.main(["generate", "Hi", "--url", server.url, "--budget", "16"]) == 0
+    assert server.engine.read_back()["budget"] == 32
+    assert "the budget became 32" in capsys.readouterr().err
+
+
 def test_refused_budget_asks_nothing(server, capsys):
     assert cli.main(["generate", "Hi", "--url", server.url, "--budget", "99999"]) == 1
     assert "refused" in capsys.readouterr().err

@@ -84,3 +84,9 @@ def test_rotary(neox, compiled):
     assert torch.equal(found[0], native[0])
     assert torch.equal(found[1], native[1])
     assert compiled == (["rotate"] * 2 if neox else [])
+
+
+def test_no_rows_stay_no_rows(compiled):
+    layer = RMSNorm(64, eps=1e-6)
+    assert _rms_norm(layer, torch.empty(0, 64)).shape == (0, 64)
+    assert _silu_and_mul(SiluAndMul(), torch.empty(0, 128)).shape == (0, 64)
