@@ -1,4 +1,4 @@
-"""A real Prometheus in a subprocess that scrapes the given instances every second."""
+"""A real Prometheus in a subprocess that scrapes the given instances."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ import yaml
 
 @asynccontextmanager
 async def running(
-    program: str, folder: Path, instances: list[str], port: int, web: dict | None = None
+    program: str,
+    folder: Path,
+    instances: list[str],
+    port: int,
+    web: dict | None = None,
+    scrape_s: int = 1,
 ) -> AsyncIterator[None]:
     """`web` is its web configuration: TLS and users."""
     config = {
-        "global": {"scrape_interval": "1s"},
+        "global": {"scrape_interval": f"{scrape_s}s"},
         "scrape_configs": [
             {"job_name": "sglang", "static_configs": [{"targets": instances}]},
         ],

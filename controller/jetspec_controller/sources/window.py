@@ -22,6 +22,9 @@ from .series import (
     Snapshot,
 )
 
+RATE_SPAN_S = 10.0
+"""A rate says what happens now; lengths and percentiles need the requests of the whole window."""
+
 MIN_STEP_S = 0.5
 MIN_FINISHED = 5.0
 TOKENS = "jetspec_tokens_total"
@@ -125,13 +128,18 @@ class Window:
         return below_edge
 
     def _rate(self, name: str) -> float | None:
-        rise = self._rise(name)
-        return None if rise is None else rise / (self._kept[-1].at - self._kept[0].at)
-
-    def _rise(self, name: str) -> float | None:
         if len(self._kept) < 2:
             return None
-        old, new = getattr(self._kept[0], name), getattr(self._kept[-1], name)
+        *earlier, last = self._kept
+        past = (kept for kept in reversed(earlier) if kept.at <= last.at - RATE_SPAN_S)
+        since = next(past, earlier[0])
+        rise = self._rise(name, since)
+        return None if rise is None else rise / (last.at - since.at)
+
+    def _rise(self, name: str, since: Totals | None = None) -> float | None:
+        if len(self._kept) < 2:
+            return None
+        old, new = getattr(since or self._kept[0], name), getattr(self._kept[-1], name)
         if new is None:
             return None
         return float(new) - float(old or 0.0)

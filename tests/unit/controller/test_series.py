@@ -158,6 +158,15 @@ def test_window_starts_over_when_a_counter_falls() -> None:
     assert window.arrival_rate == 2.0
 
 
+def test_a_rate_is_of_the_last_seconds_and_a_length_of_the_whole_window() -> None:
+    window = Window(60.0)
+    for second in range(0, 44, 2):
+        count = 10.0 * min(second, 30)
+        window.add(Totals(float(second), count, count, 50.0 * count, count, {}, {}))
+    assert (window.arrival_rate, window.tokens_per_second) == (0.0, 0.0)
+    assert window.mean_output_tokens == 50.0
+
+
 def test_window_ignores_repeated_scrapes_and_stays_small() -> None:
     window = Window(10.0)
     for step in range(10_000):
