@@ -89,7 +89,9 @@ class PolicyConfig(BaseModel):
         default=0.02, ge=0, lt=1, description="expected gain that justifies a probe"
     )
     probe_interval_s: float = Field(
-        default=10.0, gt=0, description="time between probes, doubled on loss"
+        default=10.0,
+        gt=0,
+        description="time between probes at one size of load, doubled on loss",
     )
 
     @model_validator(mode="after")

@@ -139,7 +139,7 @@ def _table(
         won = None
         if probe.measured(state, inputs.fresh, speed.measured):
             won = _won(speed, state)
-        elif not probe.expired(state, now):
+        elif not probe.expired(state, now) and not probe.left(state, batch):
             return held.tabled(in_force, batch, Reason.PROBING)
         if not won:
             in_force = state.probe_table or in_force
@@ -176,12 +176,12 @@ def _explore(
 ) -> Wish:
     """One step to ``step`` (empty: none helps) to measure the missing curve, then a wait."""
     state = held.state
-    if not step or (state.probe_at is not None and state.probe_at > now):
-        at = state.probe_at if step else None
+    if not step or (state.explore_at is not None and state.explore_at > now):
+        at = state.explore_at if step else None
         explanation = replace(held.explanation, next_change_at=at)
         return replace(held, reason=missing, explanation=explanation)
     wait = config.probe_interval_s * spread(config, target)
-    return replace(held, state=replace(state, probe_at=now + wait)).uniform(step[0], Reason.PROBE)
+    return replace(held, state=replace(state, explore_at=now + wait)).uniform(step[0], Reason.PROBE)
 
 
 def _explained(

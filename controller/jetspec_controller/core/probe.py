@@ -3,6 +3,7 @@
 No I/O. A probe is justified by its expected gain: the mean, over what the curves leave open, of the
 share of seconds per token it saves where it saves any, less what trying it is expected to cost.
 What is measured leaves little open, so probes end by themselves; lost ones come ever more rarely.
+Each size of load has its own wait: what was tried with one request says little about thirty.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 from .config import PolicyConfig
 from .pace import spread
-from .state import TargetState
+from .state import ProbeWait, TargetState
 from .types import BudgetCounters, Candidate, Table
 
 REACH = 2
@@ -27,6 +28,9 @@ LONGEST_TICKS = 5
 
 BATCH_CHANGE = 1.5
 """A probe is for the batches within this factor of the one it was proposed at."""
+
+SIZE = 4.0
+"""Batches within this factor are of one size."""
 
 
 def expected_gain(candidate: Candidate, here: Candidate) -> float:
@@ -57,9 +61,10 @@ def propose(
     now: float,
 ) -> int | None:
     """The budget to try, or None. Beyond the measured budgets only the first is in reach."""
-    if state.probe_budget is not None or (state.probe_at is not None and now < state.probe_at):
-        return None
     here = next(i for i, c in enumerate(options) if c.budget == current)
+    wait = _wait(state, options[here].batch)
+    if state.probe_budget is not None or (wait is not None and now < wait.until):
+        return None
     unmeasured = next((i for i, c in enumerate(options) if c.extrapolated), len(options))
     top = min(here + REACH, max(unmeasured, here)) if rises else here
     reach = [
@@ -96,6 +101,11 @@ def near(state: TargetState, batch: float) -> bool:
     return 1 / BATCH_CHANGE <= batch / state.probe_batch <= BATCH_CHANGE
 
 
+def left(state: TargetState, batch: float) -> bool:
+    """Whether the load is of quite another size, so that no verdict is near."""
+    return not 1 / SIZE < batch / state.probe_batch < SIZE
+
+
 def measured(state: TargetState, fresh: Sequence[BudgetCounters], tau_measured: float) -> bool:
     """Whether the probed budget has run at its batch, and its τ is known."""
     return (state.probe_budget or 0) <= tau_measured and any(
@@ -115,8 +125,19 @@ def end(
     """The state after the verdict (None: there was none): a lost probe makes the next one wait
     twice as long.
     """
-    losses = state.probe_losses
+    before = _wait(state, state.probe_batch)
+    losses = before.losses if before is not None else 0
     if won is not None:
         losses = 0 if won else min(losses + 1, 8)
-    wait = config.probe_interval_s * 2.0 ** max(losses - 1, 0) * spread(config, target)
-    return replace(state, probe_budget=None, probe_at=now + wait, probe_losses=losses)
+    seconds = config.probe_interval_s * 2.0 ** max(losses - 1, 0) * spread(config, target)
+    wait = ProbeWait(_size(state.probe_batch), now + seconds, losses)
+    others = (w for w in state.probe_waits if w.size != wait.size)
+    return replace(state, probe_budget=None, probe_waits=(*others, wait))
+
+
+def _wait(state: TargetState, batch: float) -> ProbeWait | None:
+    return next((w for w in state.probe_waits if w.size == _size(batch)), None)
+
+
+def _size(batch: float) -> int:
+    return round(math.log(batch, SIZE))

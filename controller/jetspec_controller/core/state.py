@@ -29,6 +29,15 @@ class CostMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeWait:
+    """When batches of one size may be probed again."""
+
+    size: int
+    until: float
+    losses: int
+
+
+@dataclass(frozen=True, slots=True)
 class TargetState:
     """What is carried over for one server. ``TargetState()`` is the start."""
 
@@ -69,7 +78,7 @@ class TargetState:
     probe_table: Table = ()  # and the table that held there
     probe_batch: float = 1.0  # the batch it was proposed for
     probe_until: float = 0.0  # verdict at this time at the latest
-    probe_at: float | None = None  # no probe before
-    probe_losses: int = 0
+    probe_waits: tuple[ProbeWait, ...] = ()
+    explore_at: float | None = None  # no step to measure a missing curve before
     resend_at: float | None = None  # not sent again before, while the read-back differs
     resends: int = 0
