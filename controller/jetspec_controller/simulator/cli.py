@@ -1,4 +1,6 @@
-"""The command line of the comparison: reads trace files, prints a Markdown table, nothing else."""
+"""The command line of the comparison: reads trace files, prints Markdown tables, and may put them
+into a document.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core import PolicyConfig
+from . import demands
 from .arrivals import Trace
 from .curves import DEVICES
 from .report import compare, markdown
 from .run import Outcome
-from .scenarios import scenarios
+from .scenarios import INTERACTIVE, scenarios
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -24,13 +27,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--azure", type=Path, help="CSV of an Azure LLM inference trace")
     parser.add_argument("--mooncake", type=Path, help="JSON lines of a Mooncake trace")
     parser.add_argument("--trace", nargs="+", help="only traces whose name contains one of these")
-    parser.add_argument("--shorten", type=float, default=1.0, help="share of each trace's duration")
+    parser.add_argument("--shorten", type=float, default=1.0, help="share of each trace to run")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="also put the tables between <!-- bench:policies-DEVICE --> and its end",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the comparison; progress on stderr, the table on stdout."""
+    """Runs the comparison; progress on stderr, the tables on stdout."""
     if not 0 < options.shorten <= 1:
         raise ValueError(f"--shorten is {options.shorten}; it must be above 0 and at most 1")
+    if min(options.seeds) < 0:
+        raise ValueError(f"--seeds holds {min(options.seeds)}; a seed is at least 0")
     device = DEVICES[options.device]
     wanted = options.trace or [""]
 
@@ -41,8 +52,19 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError(f"--trace {' '.join(wanted)} names none of: {', '.join(found)}")
         return chosen
 
-    lines = compare(device, traces, PolicyConfig(), options.seeds, progress=_say)
-    sys.stdout.write(markdown(lines))
+    name = f"policies-{options.device}"
+    if options.write is not None:
+        _replace(options.write, name, "")  # a mistake in the document must not cost the run
+    lines = compare(device, traces, PolicyConfig(), options.seeds, INTERACTIVE, progress=_say)
+    conditions = (
+        f"Seeds {', '.join(map(str, options.seeds))}; {options.shorten:.0%} of each trace; goodput: "
+        f"tokens/s of requests with TTFT ≤ {INTERACTIVE.ttft_s:g} s and "
+        f"TPOT ≤ {INTERACTIVE.tpot_s * 1e3:g} ms.\n"
+    )
+    text = "\n".join([demands.markdown(demands.judge(lines)), markdown(lines), conditions])
+    sys.stdout.write(text)
+    if options.write is not None:
+        options.write.write_text(_replace(options.write, name, text))
     return 0
 
 
@@ -55,3 +77,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _say(outcome: Outcome) -> None:
     sys.stderr.write(f"{outcome.trace}: {outcome.policy}\n")
+
+
+def _replace(document: Path, name: str, body: str) -> str:
+    """The document with ``body`` between the markers of ``name``. Raises ValueError, OSError."""
+    opening, closing = f"<!-- bench:{name} -->\n", f"<!-- /bench:{name} -->"
+    before, found, rest = document.read_text().partition(opening)
+    _, ended, after = rest.partition(closing)
+    if not found or not ended:
+        raise ValueError(f"{document} must hold {opening.strip()} and then {closing}")
+    return f"{before}{opening}{body}{closing}{after}"

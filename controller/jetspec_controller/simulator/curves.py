@@ -10,6 +10,7 @@ surface into rounds: seconds per round = batch · τ(B) / tokens per second.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -135,5 +136,5 @@ DEVICES: Mapping[str, Device] = {
 
 
 def _cell(points: Sequence[float], x: float) -> tuple[int, float]:
-    i = min(max(int(np.searchsorted(points, x, side="right")) - 1, 0), len(points) - 2)
+    i = min(max(bisect_right(points, x) - 1, 0), len(points) - 2)
     return i, max((x - points[i]) / (points[i + 1] - points[i]), 0.0)

@@ -25,6 +25,9 @@ from .curves import Device
 START = 64
 """The budget a server starts with when nothing else is asked for."""
 
+DEFAULT = "model, table"
+"""The governor as it ships."""
+
 
 class Policy(Protocol):
     """``budget`` is asked before each round, ``after_round`` told of it; ``tick`` sees a scrape."""
@@ -188,6 +191,6 @@ def contenders(device: Device, config: PolicyConfig) -> list[Policy]:
         AcceptEma(device),
         Schedule(device),
         Governed("model, budget", publishing(False), START),
-        Governed("model, table", publishing(True), START),
+        Governed(DEFAULT, publishing(True), START),
         Oracle(device),
     ]

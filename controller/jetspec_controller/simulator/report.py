@@ -9,7 +9,7 @@ from ..core import PolicyConfig
 from .arrivals import ClosedTrace, Trace
 from .curves import Device
 from .policies import contenders
-from .run import Outcome, run
+from .run import Bounds, Outcome, run
 from .server import ServerSpec
 
 
@@ -19,20 +19,26 @@ class Line:
 
     trace: str
     policy: str
-    goodput: float  # output tokens/s
-    tpot_s: float
+    closed: bool
+    rate: float
+    goodput: float
+    token_s: float
     p99_tpot_s: float
     changes: float
     regret: float
     worst_regret: float
 
+    @property
+    def static(self) -> bool:
+        return self.policy.startswith("static")
 
-def regret(outcome: Outcome, oracle: Outcome, closed: bool) -> float:
-    """Share of speed lost to the oracle: of goodput, and where arrivals are given (so that goodput
-    can hardly differ) of mean TPOT, whichever is more.
+
+def slower(one: Outcome | Line, other: Outcome | Line, closed: bool) -> float:
+    """Share of speed lost to another policy: of tokens/s, and where arrivals are given (so that
+    tokens/s can hardly differ) of seconds a token, whichever is more.
     """
-    lost = 1.0 - outcome.goodput / oracle.goodput
-    return lost if closed else max(lost, outcome.mean_tpot_s / oracle.mean_tpot_s - 1.0)
+    lost = 1.0 - one.rate / other.rate
+    return lost if closed else max(lost, one.token_s / other.token_s - 1.0)
 
 
 def compare(
@@ -40,32 +46,35 @@ def compare(
     traces: Callable[[int], Mapping[str, Trace]],
     config: PolicyConfig,
     seeds: Sequence[int],
+    bounds: Bounds,
     spec: ServerSpec | None = None,
     progress: Callable[[Outcome], None] | None = None,
 ) -> list[Line]:
     """Runs every contender; ``traces`` gives the traces of a seed. The oracle is the last line of
     each trace.
     """
+    spec = spec or ServerSpec()
     runs: dict[tuple[str, str], list[tuple[Outcome, float]]] = {}
+    closed: dict[str, bool] = {}
     for seed in seeds:
         for trace in traces(seed).values():
+            closed[trace.name] = isinstance(trace, ClosedTrace)
             outcomes = []
             for policy in contenders(device, config):
-                outcome = run(policy, device, trace, spec or ServerSpec(), seed, config.interval_s)
+                outcome = run(policy, device, trace, spec, seed, config.interval_s, bounds)
                 outcomes.append(outcome)
                 if progress is not None:
                     progress(outcome)
-            closed = isinstance(trace, ClosedTrace)
             for outcome in outcomes:
-                pair = (outcome, regret(outcome, outcomes[-1], closed))
+                pair = (outcome, slower(outcome, outcomes[-1], closed[trace.name]))
                 runs.setdefault((trace.name, outcome.policy), []).append(pair)
-    return [_line(trace, policy, pairs) for (trace, policy), pairs in runs.items()]
+    return [_line(trace, policy, closed[trace], pairs) for (trace, policy), pairs in runs.items()]
 
 
 def best_static(lines: Iterable[Line], trace: str) -> Line:
     """The static budget that loses least on a trace."""
     return min(
-        (line for line in lines if line.trace == trace and line.policy.startswith("static")),
+        (line for line in lines if line.trace == trace and line.static),
         key=lambda line: line.regret,
     )
 
@@ -73,32 +82,35 @@ def best_static(lines: Iterable[Line], trace: str) -> Line:
 def markdown(lines: Sequence[Line]) -> str:
     """A table: a row per trace and policy; of the static budgets the best one."""
     rows = [
-        "| trace | policy | tokens/s | mean TPOT ms | p99 TPOT ms | changes | regret | worst seed |",
-        "|---|---|---|---|---|---|---|---|",
+        "| trace | policy | tokens/s | goodput | ms a token | p99 TPOT ms | changes | regret "
+        "| worst seed |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for trace in dict.fromkeys(line.trace for line in lines):
         static = best_static(lines, trace)
         for line in lines:
-            if line.trace != trace or (line.policy.startswith("static") and line is not static):
+            if line.trace != trace or (line.static and line is not static):
                 continue
             name = f"best {line.policy}" if line is static else line.policy
             rows.append(
-                f"| {trace} | {name} | {line.goodput:.0f} | {line.tpot_s * 1e3:.2f} "
-                f"| {line.p99_tpot_s * 1e3:.1f} | {line.changes:.0f} "
-                f"| {line.regret:.1%} | {line.worst_regret:.1%} |"
+                f"| {trace} | {name} | {line.rate:.0f} | {line.goodput:.0f} "
+                f"| {line.token_s * 1e3:.2f} | {line.p99_tpot_s * 1e3:.1f} "
+                f"| {line.changes:.0f} | {line.regret:.1%} | {line.worst_regret:.1%} |"
             )
     return "\n".join(rows) + "\n"
 
 
-def _line(trace: str, policy: str, pairs: Sequence[tuple[Outcome, float]]) -> Line:
+def _line(trace: str, policy: str, closed: bool, pairs: Sequence[tuple[Outcome, float]]) -> Line:
     def mean(value: Callable[[Outcome], float]) -> float:
         return sum(value(outcome) for outcome, _ in pairs) / len(pairs)
 
     return Line(
         trace,
         policy,
+        closed,
+        mean(lambda o: o.rate),
         mean(lambda o: o.goodput),
-        mean(lambda o: o.mean_tpot_s),
+        mean(lambda o: o.token_s),
         mean(lambda o: o.p99_tpot_s),
         mean(lambda o: o.changes),
         sum(lost for _, lost in pairs) / len(pairs),

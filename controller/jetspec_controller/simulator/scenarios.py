@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from .arrivals import (
     ClosedTrace,
     Lengths,
+    OpenTrace,
     Trace,
     gamma,
     load_azure,
@@ -20,10 +22,13 @@ from .arrivals import (
     swing,
 )
 from .curves import Device
+from .run import Bounds
 
+INTERACTIVE = Bounds(tpot_s=0.030, ttft_s=0.5)
+"""What MLPerf Inference 5.1 asks of an 8B model for interactive users (Llama 3.1 8B)."""
+
+IDLE_TO_SATURATION = "night and peak 1–32"
 BUSY_CLIENTS = 16
-AZURE_REQUESTS = 3000
-MOONCAKE_REQUESTS = 1000
 CACHED_PROMPTS = 0.1
 """Share of a Mooncake prompt that is computed; the rest is its cached prefix."""
 
@@ -51,7 +56,7 @@ def scenarios(
         ClosedTrace("8 clients", ((0.0, 8),), 300.0 * shorten),
         swing("swing 1–16", 1, BUSY_CLIENTS, 120.0 * shorten, 5),
         swing("fast swing 1–16", 1, BUSY_CLIENTS, 20.0, max(round(15 * shorten), 1)),
-        swing("night and peak 1–32", 1, 32, 180.0 * shorten, 4, idle_share=2 / 3),
+        swing(IDLE_TO_SATURATION, 1, 32, 180.0 * shorten, 4, idle_share=2 / 3),
         poisson("Poisson, half load", 0.5 * full, long, lengths, rng),
         gamma("bursts, 0.4 load", 0.4 * full, 0.25, long, lengths, rng),
         steps(
@@ -63,13 +68,16 @@ def scenarios(
         ),
     ]
     if azure is not None:
-        count = max(int(AZURE_REQUESTS * shorten), 1)
-        traces.append(scaled(load_azure(azure, "Azure 2023 code", count), 1.0))
+        traces.append(_first(load_azure(azure, "Azure 2023 code"), shorten))
     if mooncake is not None:
-        count = max(int(MOONCAKE_REQUESTS * shorten), 1)
-        trace = load_mooncake(mooncake, "Mooncake synthetic", count)
+        trace = _first(load_mooncake(mooncake, "Mooncake synthetic"), shorten)
         rate = len(trace.requests) / trace.duration_s
         mean = sum(r.output_tokens for r in trace.requests) / len(trace.requests)
         slowdown = rate * mean / (0.4 * capacity(device))
         traces.append(scaled(trace, max(slowdown, 1.0), CACHED_PROMPTS))
     return {trace.name: trace for trace in traces}
+
+
+def _first(trace: OpenTrace, share: float) -> OpenTrace:
+    count = max(round(len(trace.requests) * share), 1)
+    return replace(trace, requests=trace.requests[:count])

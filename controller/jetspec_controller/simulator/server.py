@@ -8,6 +8,7 @@ with a prefill of what it has. Time is simulated, in seconds.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -71,6 +72,7 @@ class Server:
         self.retractions = 0
         self.rounds = 0
         self._rng = np.random.default_rng(seed)
+        self._round_s: dict[tuple[int, int], float] = {}
         self._steps = {
             tier: np.diff(device.tau.many(np.minimum((1, *RANK_EDGES), tier).astype(float)))
             for tier in device.tiers
@@ -116,6 +118,8 @@ class Server:
 
     def _admit(self) -> list[Live]:
         admitted: list[Live] = []
+        if not self.waiting:
+            return admitted
         used = self.kv_used
         while self.waiting and len(self.running) < self.spec.max_running:
             need = self.waiting[0].request.prompt_tokens + self.waiting[0].done_tokens
@@ -144,7 +148,10 @@ class Server:
     def _round(self, budget: int) -> list[Live]:
         batch = len(self.running)
         noise = self._rng.normal(0.0, self.spec.round_noise)
-        seconds = self.device.surface.round_s(batch, budget) * float(np.exp(noise))
+        place = batch, budget
+        if place not in self._round_s:
+            self._round_s[place] = self.device.surface.round_s(batch, budget)
+        seconds = self._round_s[place] * math.exp(noise)
         self.now += seconds
         self.rounds += 1
         accepted = self._rng.poisson(self._steps[budget], (batch, len(RANK_EDGES)))

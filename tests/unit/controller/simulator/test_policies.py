@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
-from jetspec_controller.core import PolicyConfig, Reason
-from jetspec_controller.simulator.arrivals import ClosedTrace, swing
+from jetspec_controller.core import Governor, PolicyConfig, Reason
+from jetspec_controller.simulator import demands
+from jetspec_controller.simulator.arrivals import ClosedTrace, Trace, swing
 from jetspec_controller.simulator.cli import main
 from jetspec_controller.simulator.curves import DEVICES
 from jetspec_controller.simulator.policies import (
+    DEFAULT,
     START,
     AcceptEma,
     Governed,
@@ -15,9 +21,9 @@ from jetspec_controller.simulator.policies import (
     Schedule,
     Static,
 )
-from jetspec_controller.simulator.report import Line, best_static, markdown, regret
+from jetspec_controller.simulator.report import Line, best_static, compare, markdown
 from jetspec_controller.simulator.run import run
-from jetspec_controller.simulator.scenarios import scenarios
+from jetspec_controller.simulator.scenarios import IDLE_TO_SATURATION, INTERACTIVE, scenarios
 from jetspec_controller.simulator.server import ServerSpec
 
 DEVICE = DEVICES["table11"]
@@ -48,23 +54,34 @@ def test_oracle_knows_the_surface():
     assert [oracle.budget(n) for n in (1, 8, 16)] == [128, 64, 32]
 
 
-def test_the_real_decide_follows_a_swing():
-    """Night and peak: near the oracle, well above every static budget."""
-    trace = swing("swing", 1, 32, 90.0, 3, idle_share=2 / 3)
-    spec = ServerSpec()
-    oracle = run(Oracle(DEVICE), DEVICE, trace, spec, seed=1)
-    static = max(run(Static(b), DEVICE, trace, spec, seed=1).goodput for b in (32, 64, 128))
-    model = run(governed(), DEVICE, trace, spec, seed=1)
-    assert regret(model, oracle, closed=True) <= 0.05
-    assert model.goodput >= 1.15 * static
+def short(*wanted: str) -> Callable[[int], Mapping[str, Trace]]:
+    def traces(seed: int) -> Mapping[str, Trace]:
+        made = scenarios(DEVICE, seed, shorten=0.3)
+        return {name: made[name] for name in wanted}
+
+    return traces
+
+
+def test_the_three_demands_hold_for_the_governor_as_it_ships():
+    traces = short(IDLE_TO_SATURATION, "8 clients", "bursts, 0.4 load")
+    verdicts = demands.judge(compare(DEVICE, traces, PolicyConfig(), [1], INTERACTIVE))
+    assert len(verdicts) == 3
+    assert [v for v in verdicts if not v.met] == []
+
+
+def test_a_broken_governor_fails_every_demand():
+    """One that keeps the budget that is best for an idle server."""
+    stuck = PolicyConfig(governor=Governor.PINNED, pinned_budget=128)
+    verdicts = demands.judge(compare(DEVICE, short(IDLE_TO_SATURATION), stuck, [1], INTERACTIVE))
+    assert [v for v in verdicts if v.met] == []
 
 
 @pytest.mark.parametrize("clients", [1, 8])
 def test_on_a_steady_load_it_is_as_good_as_the_best_static_budget(clients):
     trace = ClosedTrace("steady", ((0.0, clients),), 90.0)
     spec = ServerSpec()
-    static = max(run(Static(b), DEVICE, trace, spec, seed=1).goodput for b in DEVICE.tiers)
-    assert run(governed(), DEVICE, trace, spec, seed=1).goodput >= 0.98 * static
+    static = max(run(Static(b), DEVICE, trace, spec, seed=1).rate for b in DEVICE.tiers)
+    assert run(governed(), DEVICE, trace, spec, seed=1).rate >= 0.98 * static
 
 
 def test_decisions_of_a_run_explain_themselves():
@@ -89,8 +106,8 @@ def test_decisions_of_a_run_explain_themselves():
     assert all(d.explanation.candidates for d in moved)
 
 
-def line(policy: str, lost: float) -> Line:
-    return Line("t", policy, 100.0, 0.01, 0.02, 3.0, lost, lost)
+def line(policy: str, lost: float, goodput: float = 90.0) -> Line:
+    return Line("t", policy, True, 100.0 * (1 - lost), goodput, 0.01, 0.02, 3.0, lost, lost)
 
 
 def test_report_shows_the_best_static_budget_alone():
@@ -99,19 +116,44 @@ def test_report_shows_the_best_static_budget_alone():
     table = markdown(lines)
     assert "best static 64" in table
     assert "static 16" not in table
-    assert "| t | model | 100 | 10.00 | 20.0 | 3 | 1.0% | 1.0% |" in table
+    assert "| t | model | 99 | 90 | 10.00 | 20.0 | 3 | 1.0% | 1.0% |" in table
+
+
+def test_demands_name_the_trace_and_compare_goodput_with_the_static_budget_that_has_most():
+    lines = [
+        replace(made, trace=IDLE_TO_SATURATION)
+        for made in (
+            line("static 16", 0.2, goodput=80.0),
+            line("static 64", 0.1, goodput=60.0),
+            line(DEFAULT, 0.06, goodput=94.0),
+            line("oracle", 0.0, goodput=96.0),
+        )
+    ]
+    regret, behind, gain = demands.judge(lines)
+    assert (regret.met, behind.met, gain.met) == (False, True, True)
+    assert regret.measured == f"worst 6.0% ({IDLE_TO_SATURATION})"
+    assert gain.measured == "+17.5% over static 16; the oracle +20.0%"
+    assert demands.markdown([regret]).splitlines()[-1].endswith("| no |")
 
 
 def test_scenarios_are_drawn_from_the_seed():
     assert scenarios(DEVICE, 1) == scenarios(DEVICE, 1) != scenarios(DEVICE, 2)
 
 
-def test_command_prints_a_table(capsys):
-    assert main(["--trace", "1 client", "--shorten", "0.05"]) == 0
+def test_command_prints_its_tables_and_writes_them(capsys, tmp_path: Path):
+    document = tmp_path / "b.md"
+    markers = "<!-- bench:policies-table11 -->\n", "<!-- /bench:policies-table11 -->"
+    document.write_text(f"before\n{markers[0]}old\n{markers[1]}\nafter\n")
+    flags = ["--trace", "1 client", "--shorten", "0.05", "--write", str(document)]
+    assert main(flags) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("| trace | policy |")
+    assert "| trace | policy |" in out
     assert "oracle" in out
     assert "1 client: oracle" in err
+    assert document.read_text() == f"before\n{markers[0]}{out}{markers[1]}\nafter\n"
+    document.write_text("no markers")
+    with pytest.raises(ValueError, match="must hold"):
+        main(flags)
 
 
 @pytest.mark.parametrize(
