@@ -113,7 +113,7 @@ class ScrapeSettings(Section):
 class SourceSettings(Section):
     """What both sources share."""
 
-    window_s: float = Field(60.0, ge=1, le=3600, description="span of rates and percentiles")
+    window_s: float = Field(60.0, ge=1, le=3600, description="span of lengths and percentiles")
     latency_percentile: float = Field(0.95, gt=0, lt=1)
     cost_file: Path | None = Field(None, description="rows and seconds, if no gauges are there")
 
