@@ -52,7 +52,7 @@ def test_mistakes_end_with_2_and_a_line(
     path = config(tmp_path) if text is None else config(tmp_path, text)
     assert main(["check-config", "--config", str(path), *arguments]) == 2
     assert said in capsys.readouterr().err
-    assert main(["run", "--config", str(path), *arguments]) == 2
+    assert main(["run", "--config", str(path), "--port", "0", *arguments]) == 2
 
 
 @pytest.mark.parametrize(
