@@ -7,16 +7,14 @@ data sets that hold corpus answers, and what training and evaluation read.
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jetspec_sglang.cli.errors import UsageError
-from jetspec_sglang.cli.eval import named
+from jetspec_sglang.cli.eval import named, replay
 from jetspec_sglang.cli.train import settings_from
 
 if TYPE_CHECKING:
-    from jetspec_sglang.bench.offline import SetResult
     from jetspec_sglang.training.settings import TrainSettings
 
 NOTE = (
@@ -44,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> list[list[str]]:
     """Train what is missing and evaluate; the rows of the table."""
-    from jetspec_sglang.bench.ablations import ABLATIONS, settings_of, table
+    from jetspec_sglang.bench.ablations import ABLATIONS, BUDGETS, RULES, settings_of, table
+    from jetspec_sglang.training.responses import load
     from jetspec_sglang.training.run import train
 
     names = args.only or list(ABLATIONS)
@@ -63,7 +62,10 @@ def run(args: argparse.Namespace) -> list[list[str]]:
     if any(ABLATIONS[name].corpus for name in names):
         corpus = (_corpus(args, recipe),)
     heads = {name: train(settings_of(name, recipe, corpus)) for name in names}
-    return table(_evaluate(args, heads, answers))
+    sets = {name: load(shards) for name, shards in answers.items()}
+    return table(
+        replay(args.target, heads, sets, budgets=BUDGETS, rules=RULES, pause_file=args.pause_file)
+    )
 
 
 def _corpus(args: argparse.Namespace, recipe: TrainSettings) -> Path:
@@ -83,37 +85,3 @@ def _corpus(args: argparse.Namespace, recipe: TrainSettings) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         save(made, file)
     return file
-
-
-def _evaluate(
-    args: argparse.Namespace, folders: dict[str, Path], answers: dict[str, str]
-) -> dict[str, dict[str, SetResult]]:
-    from tqdm import tqdm
-
-    from jetspec_sglang.bench.ablations import BUDGETS, RULES
-    from jetspec_sglang.bench.offline import evaluate
-    from jetspec_sglang.draft.reference import ReferenceHead
-    from jetspec_sglang.training.responses import load
-    from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
-
-    target = load_target(args.target)
-    heads = {
-        name: ReferenceHead.from_folder(folder, *matrices(target))
-        for name, folder in folders.items()
-    }
-    recorder = Recorder(target, next(iter(heads.values())).config.target_layer_ids)
-    results: dict[str, dict[str, Any]] = {}
-    for name, shards in answers.items():
-        data = load(shards)
-        with tqdm(total=len(data), desc=name, unit="answer") as bar:
-
-            def wait(bar: tqdm[Any] = bar) -> None:
-                bar.update()
-                while args.pause_file and args.pause_file.exists():
-                    time.sleep(1)
-
-            results[name] = evaluate(
-                heads, dict.fromkeys(heads, recorder), data, stop_ids(target),
-                budgets=BUDGETS, rules=RULES, progress=wait,
-            )  # fmt: skip
-    return results

@@ -6,15 +6,21 @@ Prints a table; `--out` gets `results.json` and `tau.png`.
 
 import argparse
 import json
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tqdm import tqdm
+
     from jetspec_sglang.bench.costs import Costs
     from jetspec_sglang.bench.offline import SetResult
+    from jetspec_sglang.training.responses import Responses
 
 EXAMPLES = """\
 examples:
@@ -57,23 +63,55 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     import torch
-    from tqdm import tqdm
 
     from jetspec_sglang.bench.costs import Costs
-    from jetspec_sglang.bench.offline import evaluate
     from jetspec_sglang.draft.checkpoint import resolve_head
-    from jetspec_sglang.draft.reference import ReferenceHead
     from jetspec_sglang.training.responses import load
-    from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
 
     if args.threads:
         torch.set_num_threads(args.threads)
     costs = Costs.load(args.costs) if args.costs else None
     sets = {name: load(path) for name, path in named(args.answers).items()}
-    target = load_target(args.target)
+    if args.limit:
+        sets = {
+            name: answers.take(range(min(args.limit, len(answers))))
+            for name, answers in sets.items()
+        }
+    heads = {name: resolve_head(folder) for name, folder in named(args.heads).items()}
+    results = replay(
+        args.target, heads, sets, budgets=args.budgets, rules=args.rules, width=args.width
+    )
+    print(table(results, args.budgets, costs))
+    if args.out:
+        _write(args.out, results)
+    return 0
+
+
+def replay(
+    target_name: str,
+    folders: "dict[str, Path]",
+    sets: "dict[str, Responses]",
+    *,
+    budgets: "Sequence[int]",
+    rules: "Sequence[str]",
+    width: int = 8,
+    pause_file: Path | None = None,
+) -> "dict[str, dict[str, SetResult]]":
+    """Every head on every set of answers, `{set: {head: result}}`, with a progress bar a set.
+
+    Heads with the same taps share one recording of the target. Waits between answers while
+    `pause_file` exists. Raises ValueError for a head that does not fit the target.
+    """
+    from tqdm import tqdm
+
+    from jetspec_sglang.bench.offline import evaluate
+    from jetspec_sglang.draft.reference import ReferenceHead
+    from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
+
+    target = load_target(target_name)
     heads, recorders, by_taps = {}, {}, {}
-    for name, folder in named(args.heads).items():
-        head = ReferenceHead.from_folder(resolve_head(folder), *matrices(target))
+    for name, folder in folders.items():
+        head = ReferenceHead.from_folder(folder, *matrices(target))
         head.config.check_against_target(target.config)
         taps = head.config.target_layer_ids
         if taps not in by_taps:
@@ -81,17 +119,18 @@ def _run(args: argparse.Namespace) -> int:
         heads[name], recorders[name] = head, by_taps[taps]
     results: dict[str, dict[str, SetResult]] = {}
     for name, answers in sets.items():
-        if args.limit:
-            answers = answers.take(range(min(args.limit, len(answers))))
         with tqdm(total=len(answers), desc=name, unit="answer") as bar:
+
+            def answered(bar: "tqdm[Any]" = bar) -> None:
+                bar.update()
+                while pause_file and pause_file.exists():
+                    time.sleep(1)
+
             results[name] = evaluate(
                 heads, recorders, answers, stop_ids(target),
-                budgets=args.budgets, rules=args.rules, width=args.width, progress=bar.update,
+                budgets=budgets, rules=rules, width=width, progress=answered,
             )  # fmt: skip
-    print(table(results, args.budgets, costs))
-    if args.out:
-        _write(args.out, results)
-    return 0
+    return results
 
 
 def table(
