@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
-from jetspec_sglang.budget import DEFAULT_MAX_BUDGET
+from jetspec_sglang.budget import DEFAULT_MAX_BUDGET, BudgetState
 from jetspec_sglang.draft.check import check_head
 from jetspec_sglang.settings import MAX_BUDGET_LIMIT, Settings
 
@@ -113,7 +113,7 @@ def register() -> None:
 
 def validate_server_args(server_args: ServerArgs) -> None:
     """Refuse arguments that JETSPEC cannot serve. Raises ValueError with one line."""
-    Settings.from_environment()
+    settings = Settings.from_environment()
     if not server_args.speculative_draft_model_path:
         raise ValueError(
             "JETSPEC needs a draft head: --speculative-draft-model-path <folder or hub id>"
@@ -143,6 +143,9 @@ def validate_server_args(server_args: ServerArgs) -> None:
         server_args.speculative_num_draft_tokens,
         MAX_BUDGET_LIMIT,
     )
+    device = _device(server_args)
+    max_budget = server_args.speculative_num_draft_tokens or DEFAULT_MAX_BUDGET[device]
+    BudgetState.from_settings(settings, device, max_budget)
     # The worker checks again; here a wrong head stops the server before the target is loaded.
     check_head(server_args.speculative_draft_model_path, server_args.model_path)
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jetspec_sglang.settings import Settings
 
 KEY = "jetspec_tree_budget"
 DEFAULT_TIERS = {"cuda": (1, 16, 32, 64, 128, 256), "cpu": (1, 2, 4, 8, 16, 32, 64)}
@@ -70,6 +73,25 @@ class BudgetState:
                 for threshold, entry in sorted(table.items())
             ),
         )
+
+    @classmethod
+    def from_settings(cls, settings: Settings, device: str, max_budget: int) -> BudgetState:
+        """What a server on `device` ("cuda" or "cpu") starts with.
+
+        Raises ValueError naming the setting that is above `max_budget`, the launch maximum.
+        """
+        try:
+            return cls(
+                budget=settings.budget or min(DEFAULT_BUDGET[device], max_budget),
+                table=settings.table,
+                tiers=settings.tiers or DEFAULT_TIERS[device],
+                max_budget=max_budget,
+                round_to_tiers=False,
+            )
+        except BudgetRefusedError as refusal:
+            raise ValueError(
+                f"JETSPEC_SETTINGS: {refusal}, which --speculative-num-draft-tokens sets"
+            ) from None
 
     def for_batch(self, running: int) -> int:
         """Nodes per request of the next round of `running` requests."""

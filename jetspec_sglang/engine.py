@@ -16,7 +16,7 @@ from sglang.srt.runtime_context import get_schedule, get_spec
 
 from jetspec_sglang import __version__, plugin
 from jetspec_sglang import sglang_bridge as bridge
-from jetspec_sglang.budget import DEFAULT_BUDGET, DEFAULT_TIERS, BudgetState
+from jetspec_sglang.budget import BudgetState
 from jetspec_sglang.device import DeviceOps, device_ops
 from jetspec_sglang.draft.checkpoint import check_checkpoint, load_draft_vocab, resolve_head
 from jetspec_sglang.draft.config import HeadConfig
@@ -79,7 +79,9 @@ def build_engine(
         _linear_for(ops),
     )
     drafter = Drafter(draft, config, scorer, settings.draft_trace)
-    budgets = _budgets(settings, ops)
+    budgets = BudgetState.from_settings(
+        settings, ops.name, int(get_spec().speculative_num_draft_tokens)
+    )
     return Engine(
         settings=settings,
         config=config,
@@ -107,17 +109,6 @@ def _check_target(target: ModelRunner, config: HeadConfig) -> None:
         raise ValueError("JETSPEC serves text-only targets; this one is multimodal")
     if target.sliding_window_size is not None and target.sliding_window_size > 0:
         raise ValueError("JETSPEC serves targets with full attention; this one has a window")
-
-
-def _budgets(settings: Settings, ops: DeviceOps) -> BudgetState:
-    max_budget = int(get_spec().speculative_num_draft_tokens)
-    return BudgetState(
-        budget=settings.budget or min(DEFAULT_BUDGET[ops.name], max_budget),
-        table=settings.table,
-        tiers=settings.tiers or DEFAULT_TIERS[ops.name],
-        max_budget=max_budget,
-        round_to_tiers=False,
-    )
 
 
 def _linear_for(ops: DeviceOps) -> Any:

@@ -1,11 +1,14 @@
 """The `jetspec` command: `main(argv) -> exit status`.
 
-Contract: 0 for success, 1 for failure, 2 for a wrong command line, 130 after Ctrl-C; an error is
-one line on stderr. Only the module of the command asked for is imported.
+Contract: 0 for success, 1 for failure, 2 for a wrong command line, 130 after Ctrl-C, 141 when the
+reader of its output left (a shell's own figures); an error is one line on stderr. Only the module
+of the command asked for is imported.
 """
 
 import argparse
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -27,7 +30,18 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: this process's) and return its exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough; the interpreter's own flush must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _run(arguments: list[str]) -> int:
     parser, module = _parser(arguments)
     args, rest = parser.parse_known_args(arguments)
     if module is None:

@@ -163,6 +163,19 @@ def check_controller() -> Check:
     )
 
 
+def check_settings(device: str, max_budget: int) -> Check:
+    """JETSPEC_SETTINGS against a launch maximum of `max_budget`."""
+    from jetspec_sglang.budget import BudgetState
+    from jetspec_sglang.settings import ENVIRONMENT_VARIABLE, Settings
+
+    try:
+        state = BudgetState.from_settings(Settings.from_environment(), device, max_budget)
+    except ValueError as error:
+        return Check("settings", "fail", str(error), f"correct {ENVIRONMENT_VARIABLE} or unset it")
+    given = "as set" if os.environ.get(ENVIRONMENT_VARIABLE, "").strip() else "defaults"
+    return Check("settings", "ok", f"{given}: B {state.plan.uniform} of {max_budget} at the start")
+
+
 def check_port(port: int, flag: str) -> Check:
     from jetspec_sglang.cli.serve import require_free
 

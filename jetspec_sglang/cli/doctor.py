@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import UsageError
+from jetspec_sglang.cli.launch import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from jetspec_sglang.cli.checks import Check
@@ -41,7 +42,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, default=16, help="requests at once (%(default)s)")
     parser.add_argument("--budget", type=int, help="largest tree budget (the platform's default)")
     parser.add_argument("--context", type=int, default=2048, help="tokens a request (%(default)s)")
-    parser.add_argument("--port", type=int, default=30000, help="port to serve on (%(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_PORT, help="port to serve on (%(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print the checks as a JSON list")
     return parser
 
@@ -51,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         value = getattr(args, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name} is {value}: must be at least 1")
+    if not 0 < args.port < 65536:
+        raise UsageError(f"--port is {args.port}: must be 1 to 65535")
     checks = examine(args)
     if args.json:
         print(json.dumps([asdict(check) for check in checks], indent=2))
@@ -89,15 +94,18 @@ def examine(args: argparse.Namespace) -> list["Check"]:
     from jetspec_sglang.budget import DEFAULT_MAX_BUDGET
     from jetspec_sglang.cli.memory import Load
 
+    device = "cpu" if host else "cuda"
+    budget = args.budget or DEFAULT_MAX_BUDGET[device]
+    found.append(guarded("settings", lambda: machine.check_settings(device, budget)))
     target_check, target = models.check_target(args.model_path)
     head_path = args.head or (embedded.head_path() if args.model_path is None else None)
-    head_check, head = models.check_head(head_path, target)
+    head_check, head = models.check_head(head_path, target, args.model_path)
     found += [target_check, head_check]
     if target is not None:
         load = Load(
             batch=args.batch,
             context=args.context,
-            budget=args.budget or DEFAULT_MAX_BUDGET["cpu" if host else "cuda"],
+            budget=budget,
             element_bytes=4 if host else 2,
             packed=host,
         )

@@ -32,12 +32,19 @@ def check_target(model: str | None) -> tuple[Check, Path | None]:
     return Check("target", "warn", f"{model} is not on this disk", "SGLang will fetch it"), None
 
 
-def check_head(head: str | None, target: Path | None) -> tuple[Check, HeadConfig | None]:
-    """The head's config, tensors and fit to the target. `head` None means there is none."""
-    from jetspec_sglang.cli.serve import NO_EMBEDDED_HEAD
+def check_head(
+    head: str | None, target: Path | None, model: str | None = None
+) -> tuple[Check, HeadConfig | None]:
+    """The head's config, tensors and fit to the target. `head` None means there is none.
 
+    `model`: the target as the user named it, None for the embedded one.
+    """
+    from jetspec_sglang.cli.serve import NO_EMBEDDED_HEAD, NO_HEAD
+
+    if head is None and model is not None:
+        return Check("head", "warn", f"none named for {model}", _remedy(NO_HEAD)), None
     if head is None:
-        return Check("head", "fail", "none found", NO_EMBEDDED_HEAD.partition(": ")[2]), None
+        return Check("head", "fail", "none found", _remedy(NO_EMBEDDED_HEAD)), None
     from jetspec_sglang.draft.checkpoint import check_checkpoint, load_draft_vocab, resolve_head
 
     try:
@@ -107,6 +114,11 @@ def free_memory(host: bool) -> int:
     import torch
 
     return torch.cuda.mem_get_info()[0]
+
+
+def _remedy(message: str) -> str:
+    """What follows the first colon of one of `jetspec serve`'s refusals."""
+    return message.partition(": ")[2]
 
 
 def _target_config(folder: Path) -> dict[str, Any]:

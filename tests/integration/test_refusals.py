@@ -42,6 +42,10 @@ SETTINGS = {
     "unknown_key": ({"bugdet": 8}, ("JETSPEC_SETTINGS", "bugdet", "budget")),
     "wrong_type": ({"budget": "8"}, ("JETSPEC_SETTINGS", "budget", "'8'")),
     "out_of_range": ({"budget": 0}, ("JETSPEC_SETTINGS", "budget", "0")),
+    "above_launch_maximum": (
+        {"table": {"8": 200}},
+        ("JETSPEC_SETTINGS", "table.8 = 200", "1 to 64", "--speculative-num-draft-tokens"),
+    ),
     "rule": ({"rule": "widest"}, ("JETSPEC_SETTINGS", "rule", "best_first")),
 }
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspec_sglang.budget import KEY, BudgetPlan, BudgetRefusedError, BudgetState
+from jetspec_sglang.settings import Settings
 
 
 def state(**changes):
@@ -41,6 +42,24 @@ def test_table_entries_alone_keep_the_uniform_budget():
     set_budget(budgets, {f"{KEY}.2": 4})
     set_budget(budgets, {f"{KEY}.8": 2})
     assert budgets.plan == BudgetPlan(16, ((2, 4), (8, 2)))
+
+
+def test_settings_make_the_first_plan():
+    settings = Settings(budget=8, table={4: 2}, tiers=(1, 8))
+    budgets = BudgetState.from_settings(settings, "cpu", 16)
+    assert (budgets.plan, budgets.tiers) == (BudgetPlan(8, ((4, 2),)), (1, 8))
+    assert BudgetState.from_settings(Settings(), "cpu", 4).plan == BudgetPlan(4)
+    assert BudgetState.from_settings(Settings(), "cuda", 256).plan == BudgetPlan(64)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [(Settings(budget=17), "budget = 17"), (Settings(table={2: 99}), "table.2 = 99")],
+)
+def test_settings_above_the_launch_maximum(settings, named):
+    with pytest.raises(ValueError, match=f"JETSPEC_SETTINGS: {named}: .* 1 to 16") as error:
+        BudgetState.from_settings(settings, "cpu", 16)
+    assert "--speculative-num-draft-tokens" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """`jetspec doctor`: each check's verdict, the memory sum, the table and the exit status."""
 
 import json
+import os
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -106,6 +108,8 @@ def test_head_that_is_missing(target):
     assert model_checks.check_head(None, target)[0].status == "fail"
     assert "JETSPEC_HEAD" in model_checks.check_head(None, target)[0].remedy
     assert model_checks.check_head("/no/head", target)[0].status == "fail"
+    check, _ = model_checks.check_head(None, None, "/no/model")
+    assert (check.status, check.detail) == ("warn", "none named for /no/model")
 
 
 def test_target_on_and_off_this_disk(target, tmp_path, monkeypatch):
@@ -218,6 +222,44 @@ def test_json(capsys):
     memory = next(check for check in listed if check["name"] == "memory")
     assert memory["status"] == "ok"
     assert "batch 2, B 8" in memory["detail"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("{", "not JSON"), ('{"nope": 1}', "nope"), ('{"table": {"4": 65}}', "table.4 = 65")],
+)
+@pytest.mark.usefixtures("sound")
+def test_settings_that_no_server_would_start_with(text, named, monkeypatch, capsys):
+    monkeypatch.setenv("JETSPEC_SETTINGS", text)
+    assert cli.main(["doctor", "--budget", "64"]) == 1
+    failed = [line for line in capsys.readouterr().out.splitlines() if "FAIL" in line]
+    assert len(failed) == 1
+    assert "settings" in failed[0]
+    assert named in failed[0]
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "99999"])
+def test_ports_out_of_range(port, capsys):
+    assert cli.main(["doctor", "--port", port]) == 2
+    assert f"--port is {port}: must be 1 to 65535" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_early():
+    """`jetspec doctor --json | head -1`: no traceback."""
+    script = """if True:
+        import sys
+        from jetspec_sglang import cli
+        from jetspec_sglang.cli import doctor
+        doctor.run = lambda args: print("[]") or 1
+        sys.exit(cli.main(["doctor"]))
+    """
+    read, write = os.pipe()
+    os.close(read)
+    process = subprocess.run(
+        [sys.executable, "-c", script], stdout=write, stderr=subprocess.PIPE, text=True
+    )
+    os.close(write)
+    assert (process.returncode, process.stderr) == (141, "")
 
 
 @pytest.mark.parametrize("flag", ["--batch", "--budget", "--context"])
