@@ -17,6 +17,9 @@ from jetspec_sglang import __version__
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError
 
+TRAINING_PACKAGES = ("accelerate", "tensorboard", "matplotlib")
+"""What the extra `train` brings; serving needs none of it."""
+
 EXAMPLES = """\
 examples:
   jetspec serve                                  the embedded model on this machine
@@ -55,6 +58,15 @@ def _run(arguments: list[str]) -> int:
     except CommandError as error:
         print(f"jetspec {args.command}: {error}", file=sys.stderr)
         return error.status
+    except ModuleNotFoundError as error:
+        if error.name not in TRAINING_PACKAGES:
+            raise
+        print(
+            f"jetspec {args.command}: the package {error.name} is not installed; "
+            "pip install 'jetspec-sglang[train]'",
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt:
         return 130
 

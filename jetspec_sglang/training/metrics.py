@@ -68,6 +68,11 @@ class Metrics:
         self.summary = f"loss {line['loss']:.3f}, depth-1 {accuracy[0]}"
         self._restart()
 
+    def close(self) -> None:
+        """Hand the last events to the disk; TensorBoard's writer holds them back for minutes."""
+        if self.board:
+            self.board.close()
+
 
 def _step(line: str) -> int:
     try:

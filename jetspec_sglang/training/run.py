@@ -96,6 +96,8 @@ def train(settings: TrainSettings) -> Path:
 
     def export() -> None:
         state = accelerator.get_state_dict(trainer.model)
+        if not accelerator.is_main_process:
+            return
         tensors = {k.removeprefix("head."): v for k, v in state.items() if k.startswith("head.")}
         export_head(folder, config, tensors, feature_scale=state["scale"], draft_vocab=vocab)
 

@@ -46,7 +46,10 @@ class Trainer:
         self.step = 0
 
     def train(self, after_checkpoint: Callable[[], None] = lambda: None) -> None:
-        """Run to the last step, from the last checkpoint if there is one."""
+        """Run to the last step, from the last checkpoint if there is one.
+
+        Every process calls `after_checkpoint`: gathering a sharded model takes all of them.
+        """
         self._resume()
         settings = self.settings
         main = self.accelerator.is_main_process
@@ -65,9 +68,10 @@ class Trainer:
             bar.update()
             if self.step % settings.checkpoint_every == 0 or self.step == settings.steps:
                 self._checkpoint()
-                if main:
-                    after_checkpoint()
+                after_checkpoint()
         bar.close()
+        if metrics:
+            metrics.close()
 
     def _one_step(self) -> tuple[Tensor, Tensor, Tensor, float, float]:
         """loss, rows and hits per depth of the global batch; gradient norm; learning rate."""

@@ -1,6 +1,9 @@
 """`jetspec train`: flags, a file, both; and one line for every mistake."""
 
 import json
+import sys
+
+import pytest
 
 from jetspec_sglang.cli import main
 from tests.unit.training.helpers import tiny_settings
@@ -39,3 +42,21 @@ def test_contradictions_are_refused(tmp_path, capsys):
     assert "must be below steps = 6" in capsys.readouterr().err
     assert main([*start, "--data", str(tmp_path / "none.npz")]) == 1
     assert "none.npz: no such shard" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("package", "modules", "flags"),
+    [
+        ("accelerate", ("accelerate", "jetspec_sglang.training.run"), []),
+        ("tensorboard", ("tensorboard", "torch.utils.tensorboard"), ["--tensorboard"]),
+    ],
+)
+def test_without_the_extra(package, modules, flags, tmp_path, monkeypatch, capsys):
+    config = tmp_path / "recipe.json"
+    config.write_text(tiny_settings(tmp_path, "run").model_dump_json())
+    for name in modules:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["train", "--config", str(config), *flags]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"{package} is not installed; pip install 'jetspec-sglang[train]'" in last

@@ -68,6 +68,18 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(tmp_path, monkeypatch, cach
     assert losses(whole)[-1] < losses(whole)[0]
 
 
+def test_tensorboard_shows_what_the_lines_say(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    settings = tiny_settings(tmp_path, "run", steps=4, tensorboard=True)
+    train(settings)
+    events = EventAccumulator(str(settings.run / "tensorboard")).Reload()
+    shown = events.Scalars("loss")
+    assert [event.step for event in shown] == [1, 2, 3, 4]
+    assert [event.value for event in shown] == pytest.approx(losses(settings), rel=1e-6)
+    assert len(events.Scalars("accuracy/depth_1")) == 4
+
+
 def test_other_settings_do_not_continue_a_run(tmp_path):
     train(tiny_settings(tmp_path, "run", steps=3))
     with pytest.raises(ValueError, match=r"learning_rate was 0\.003, is 0\.1"):
