@@ -1,4 +1,4 @@
-"""`jetspec bench serve|methods|round|curve|ablations|tree|attention|linear`: Markdown tables.
+"""`jetspec bench WHAT`: measurements as Markdown tables.
 
 Contract: `serve`, `methods`, `round` and `curve` start and end their own servers. Exit status 1 when a limit
 that the command states is not met. I/O: processes, HTTP, files that are asked for.
@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jetspec_sglang.cli import ablations
+from jetspec_sglang.cli import ablations, conditioning
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 
@@ -95,6 +95,10 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     trained = kinds.add_parser("ablations", help="train heads that differ in one thing, compare τ")
     ablations.add_arguments(trained)
     _add_write(trained)
+
+    asked = kinds.add_parser("conditioning", help="are drafts conditioned on their path worth it?")
+    conditioning.add_arguments(asked)
+    _add_write(asked)
 
     for name, what in _KERNELS.items():
         kind = kinds.add_parser(name, help=f"{what}, in microseconds")
@@ -281,6 +285,20 @@ def _ablations(args: argparse.Namespace) -> int:
     return _publish(args, ablations.run(args), ablations.NOTE)
 
 
+def _conditioning(args: argparse.Namespace) -> int:
+    from jetspec_sglang.bench import report
+    from jetspec_sglang.bench.conditioning import NOTE
+
+    if args.limit < 2:
+        raise UsageError(f"--limit {args.limit}: must be 2 or more")
+    variants, reliability = conditioning.run(args)
+    note = (
+        f"{NOTE}\n\nShare of best candidates that are right / the head's mean probability for them:"
+        f"\n\n{report.markdown(reliability)}"
+    )
+    return _publish(args, variants, note)
+
+
 def _kernel(args: argparse.Namespace) -> int:
     kind = import_module(f"jetspec_sglang.bench.{args.kind}")
     return _publish(args, kind.table(cpu_time=args.cpu_time), kind.NOTE)
@@ -288,7 +306,7 @@ def _kernel(args: argparse.Namespace) -> int:
 
 _KINDS = {
     "serve": _serve, "methods": _methods, "round": _round, "curve": _curve,
-    "ablations": _ablations,
+    "ablations": _ablations, "conditioning": _conditioning,
     **dict.fromkeys(_KERNELS, _kernel),
 }  # fmt: skip
 

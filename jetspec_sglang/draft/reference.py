@@ -24,7 +24,8 @@ Rotation = tuple[Tensor, Tensor]
 """cos and sin of the positions, each [N, 1, S, head_dim]."""
 
 Sight = tuple[Tensor, Tensor]
-"""What a row sees: of the context [N, 1, 1, A, 1, L], and of its own block [n, n]; both bool."""
+"""What a row sees: of the context [N, 1, 1, A, 1, L], and of its own block [n, n] or, where blocks
+differ, [N, 1, 1, A, n, n]; both bool."""
 
 
 class RMSNorm(nn.Module):
@@ -252,13 +253,23 @@ class ReferenceHead(nn.Module):
         """
         rows = block_tokens.shape[-1]
         offsets = torch.arange(rows, device=block_tokens.device)
-        positions = (anchor_positions[..., None] + offsets).flatten(1)
         see = visible(anchor_positions, rows, features.shape[1], self.config.causal)
+        block = self.block(features, anchor_positions[..., None] + offsets, block_tokens, see)
+        shift = slice(0, rows - 1) if self.config.draft_shift else slice(1, rows)
+        return self.norm(block[:, :, shift])
+
+    def block(
+        self, features: Tensor, positions: Tensor, block_tokens: Tensor, see: Sight
+    ) -> Tensor:
+        """All rows after the last layer, before the last norm: [N, A, n, H].
+
+        Any row may hold any token at any of `positions` [N, A, n] and see what `see` says.
+        """
         context = self.context(features)
         context_positions = torch.arange(features.shape[1], device=features.device)[None]
         dtype = self.norm.weight.dtype
         context_rope = self.rope(context_positions, dtype)
-        block_rope = self.rope(positions, dtype)
+        block_rope = self.rope(positions.flatten(1), dtype)
         block = F.embedding(block_tokens.flatten(1), self.embed).to(dtype)
         for layer in self.layers:
             inputs = (block, context, block_rope, context_rope, see)
@@ -266,9 +277,7 @@ class ReferenceHead(nn.Module):
                 block = torch.utils.checkpoint.checkpoint(layer, *inputs, use_reentrant=False)
             else:
                 block = layer(*inputs)
-        block = block.unflatten(1, block_tokens.shape[1:])
-        shift = slice(0, rows - 1) if self.config.draft_shift else slice(1, rows)
-        return self.norm(block[:, :, shift])
+        return block.unflatten(1, block_tokens.shape[1:])
 
     def forward(self, features: Tensor, anchor_positions: Tensor, block_tokens: Tensor) -> Tensor:
         """Log-probabilities of depths 1..n-1: [N, A, n - 1, V], column j = id draft_vocab[j]."""

@@ -1,0 +1,50 @@
+"""`jetspec bench conditioning`: are scores calibrated by path, or a second pass, worth their time?
+
+Contract: offline, as `jetspec eval`. I/O: target, head and the answers' shards.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from jetspec_sglang.cli.eval import named
+
+if TYPE_CHECKING:
+    from jetspec_sglang.bench.conditioning import Drafted, Results, Rows
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", required=True, help="folder or hub id of the target")
+    parser.add_argument("--head", required=True, help="folder or hub id of the head")
+    parser.add_argument("--answers", nargs="+", required=True, metavar="[NAME=]SHARDS")
+    parser.add_argument("--limit", type=int, default=32, help="answers of a set (%(default)s)")
+
+
+def run(args: argparse.Namespace) -> tuple[Rows, Rows]:
+    """The table of variants, and that of how sure the head is against how often it is right."""
+    from tqdm import tqdm
+
+    from jetspec_sglang.bench import conditioning
+    from jetspec_sglang.draft.checkpoint import resolve_head
+    from jetspec_sglang.draft.reference import ReferenceHead
+    from jetspec_sglang.training.responses import load
+    from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
+
+    sets = {name: load(shards) for name, shards in named(args.answers).items()}
+    target = load_target(args.target)
+    head = ReferenceHead.from_folder(resolve_head(args.head), *matrices(target))
+    head.config.check_against_target(target.config)
+    recorder = Recorder(target, head.config.target_layer_ids)
+    drafted: dict[str, list[Drafted]] = {}
+    results: dict[str, Results] = {}
+    for name, answers in sets.items():
+        chosen = answers.take(range(min(args.limit, len(answers))))
+        drafted[name] = list(conditioning.drafts(head, recorder, chosen, stop_ids(target)))
+        with tqdm(total=len(drafted[name]), desc=name, unit="answer") as bar:
+            results[name] = conditioning.compare(head, drafted[name], progress=bar.update)
+    times = conditioning.pass_times(head, conditioning.SIZES)
+    return (
+        conditioning.table(results, times, conditioning.BUDGETS),
+        conditioning.reliability_table(drafted),
+    )
