@@ -1,27 +1,74 @@
 """Refuses requests that would end the server's scheduler instead of the request.
 
-SGLang 0.5.23 checks a prompt's length only from above and its token ids not at all: an empty
-prompt or an id outside the vocabulary fails inside the model's forward pass, which no request
-survives. The check runs in the process that tokenises, where a ValueError becomes HTTP 400.
+SGLang 0.5.23 leaves some of a request unchecked that fails inside the model's forward pass, the
+sampler or the logits processor, which no request survives: an empty prompt, token ids outside the
+vocabulary, numbers that no tensor holds. The check runs in the process that tokenises, where a
+ValueError becomes HTTP 400.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
+
+LARGEST_TOP_K = 2**31 - 1
+"""SGLang's sampler keeps top_k in int32."""
+LARGEST_BIAS = 1e9
+SMALLEST_REPETITION_PENALTY = 0.01
+"""Within these, logits stay finite at SGLang's lowest temperature (1e-6); sampling ends at NaN."""
 
 
 def validate(original: Callable[..., None], manager: Any, obj: Any, input_ids: Any) -> None:
     """AROUND hook on the tokenizer manager's validation of one request."""
+    vocab_size = manager.model_config.vocab_size
     if input_ids is not None and getattr(obj, "input_embeds", None) is None:
-        check_prompt(input_ids, manager.model_config.vocab_size)
+        check_prompt(input_ids, vocab_size)
     original(manager, obj, input_ids)
+    check_logprobs(obj, vocab_size)
+    if isinstance(parameters := getattr(obj, "sampling_params", None), dict):
+        check_sampling(parameters, vocab_size)
 
 
 def check_prompt(input_ids: Any, vocab_size: int) -> None:
     """ValueError unless there is at least one id and all are from 0 to vocab_size - 1."""
     if len(input_ids) == 0:
         raise ValueError("the prompt has no tokens: at least 1 is needed")
-    for extreme in (min(input_ids), max(input_ids)):
+    _check_ids("input_ids", input_ids, vocab_size)
+
+
+def check_logprobs(obj: Any, vocab_size: int) -> None:
+    """ValueError for a count or a start of log-probabilities that does not exist."""
+    _check("top_logprobs_num", getattr(obj, "top_logprobs_num", None), 0, vocab_size)
+    # -1 stands for the end of the prompt; a start behind it is cut back by SGLang.
+    _check("logprob_start_len", getattr(obj, "logprob_start_len", None), -1)
+
+
+def check_sampling(parameters: dict[str, Any], vocab_size: int) -> None:
+    """ValueError for numbers that SGLang's own check of `sampling_params` lets pass.
+
+    What has a wrong type is left to SGLang, which refuses it.
+    """
+    _check("top_k", parameters.get("top_k"), -1, LARGEST_TOP_K)
+    if isinstance(stops := parameters.get("stop_token_ids"), list):
+        _check_ids("stop_token_ids", stops, vocab_size)
+    biases = parameters.get("logit_bias")
+    for key, bias in biases.items() if isinstance(biases, dict) else ():
+        if not str(key).isascii() or not str(key).isdigit() or int(key) >= vocab_size:
+            raise ValueError(f"logit_bias holds {key!r}: allowed are ids 0 to {vocab_size - 1}")
+        _check(f"logit_bias.{key}", bias, -LARGEST_BIAS, LARGEST_BIAS)
+    penalty = parameters.get("repetition_penalty")
+    _check("repetition_penalty", penalty, SMALLEST_REPETITION_PENALTY, 2)
+
+
+def _check_ids(field: str, ids: Iterable[Any], vocab_size: int) -> None:
+    numbers = [value for value in ids if isinstance(value, int)]
+    for extreme in (min(numbers, default=0), max(numbers, default=0)):
         if not 0 <= extreme < vocab_size:
-            raise ValueError(f"input_ids holds {extreme}: allowed are 0 to {vocab_size - 1}")
+            raise ValueError(f"{field} holds {extreme}: allowed are 0 to {vocab_size - 1}")
+
+
+def _check(field: str, value: Any, least: float, largest: float = math.inf) -> None:
+    if isinstance(value, int | float) and not least <= value <= largest:
+        allowed = f"{least} to {largest}" if largest < math.inf else f"{least} or more"
+        raise ValueError(f"{field} = {value}: allowed are {allowed}")

@@ -35,6 +35,22 @@ READ_BACK = (
     ".SchedulerInternalStateController._add_speculative"
 )
 VALIDATE_REQUEST = "sglang.srt.managers.tokenizer_manager.TokenizerManager._validate_one_request"
+_WEIGHTS = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
+WEIGHT_CHANGES = tuple(
+    f"{_WEIGHTS}.{name}"
+    for name in (
+        "update_weights_from_disk",
+        "update_weights_from_distributed",
+        "update_weights_from_tensor",
+        "update_weights_from_ipc",
+        "init_weights_update_group",
+        "begin_weight_update",
+    )
+)
+WEIGHT_RELEASES = tuple(
+    f"sglang.srt.managers.tokenizer_manager.TokenizerManager.{name}_memory_occupation"
+    for name in ("release", "resume")
+)
 METRICS_INIT = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.__init__"
 METRICS_LOG = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.log_stats"
 

@@ -70,6 +70,10 @@ class JetSpecWorker(BaseSpecWorker):
             self.engine.draft.runner.attn_backend,
         )
 
+    def weight_update_runners(self) -> list[tuple[str, Any]]:
+        """For SGLang's weight checks; changes are refused (`weights`)."""
+        return [("draft", self.engine.draft.runner)]
+
     def init_cuda_graphs(self) -> None:
         """The last start-up step: calibrate and tell the metrics what runs."""
         # The draft runner still sets up its eager path here; graphs are not captured.

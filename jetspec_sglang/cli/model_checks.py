@@ -45,12 +45,18 @@ def check_head(
         return Check("head", "warn", f"none named for {model}", _remedy(NO_HEAD)), None
     if head is None:
         return Check("head", "fail", "none found", _remedy(NO_EMBEDDED_HEAD)), None
-    from jetspec_sglang.draft.checkpoint import check_checkpoint, load_draft_vocab, resolve_head
+    from jetspec_sglang.draft.checkpoint import (
+        check_checkpoint,
+        check_finite,
+        load_draft_vocab,
+        resolve_head,
+    )
 
     try:
         folder = resolve_head(head)
         config = HeadConfig.from_folder(folder)
         check_checkpoint(folder, config)
+        check_finite(folder)
         drafted = load_draft_vocab(folder, config.vocab_size)
         if target is not None:
             config.check_against_target(_target_config(target))

@@ -1,6 +1,6 @@
 """`check_head`: whether a head folder is whole and fits a target, before anything is loaded.
 
-Contract: reads the head's config.json and tensor headers, and the target's config.json when the
+Contract: reads the head's config.json and tensors, and the target's config.json when the
 target is a folder; `resolve_head` may ask the hub for a head that is not on disk.
 """
 
@@ -9,7 +9,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jetspec_sglang.draft.checkpoint import check_checkpoint, load_draft_vocab, resolve_head
+from jetspec_sglang.draft.checkpoint import (
+    check_checkpoint,
+    check_finite,
+    load_draft_vocab,
+    resolve_head,
+)
 from jetspec_sglang.draft.config import HeadConfig
 
 
@@ -21,6 +26,7 @@ def check_head(head: str, target: str | None) -> None:
     folder = resolve_head(head)
     config = HeadConfig.from_folder(folder)
     check_checkpoint(folder, config)
+    check_finite(folder)
     load_draft_vocab(folder, config.vocab_size)
     if target is None:
         return

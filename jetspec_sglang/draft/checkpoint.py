@@ -1,7 +1,7 @@
 """Files of a head folder: config.json, *.safetensors, and an optional draft_vocab_ids.npy.
 
-Contract: reads headers and small arrays; weights are read only by `load_tensors`. `resolve_head`
-is the one place that may use the network (a hub id). Errors are ValueError or FileNotFoundError
+Contract: reads headers and small arrays; weights are read only by `load_tensors` and
+`check_finite`. `resolve_head` is the one place that may use the network (a hub id). Errors are ValueError or FileNotFoundError
 that name the folder and every tensor at fault.
 """
 
@@ -102,6 +102,20 @@ def check_checkpoint(folder: str | Path, config: HeadConfig) -> None:
             problems.append(f"{name} has dtype {dtype}, wanted one of {', '.join(FLOAT_DTYPES)}")
     if problems:
         raise ValueError(f"draft head {folder}: " + "; ".join(problems))
+
+
+def check_finite(folder: str | Path) -> None:
+    """ValueError that names the tensors of a checked head that hold NaN or infinite values."""
+    broken = []
+    for path in _weight_files(Path(folder)):
+        with safe_open(path, framework="pt") as file:
+            names = sorted(file.keys())
+            broken += [name for name in names if not file.get_tensor(name).isfinite().all()]
+    if broken:
+        more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
+        raise ValueError(
+            f"draft head {folder}: NaN or infinite values in {', '.join(broken[:3])}{more}"
+        )
 
 
 def load_tensors(folder: str | Path, config: HeadConfig) -> dict[str, torch.Tensor]:

@@ -237,17 +237,64 @@ def test_pause_and_continue(mode: str, jetspec: Server, reference: Reference) ->
     assert tokens == plain["output_ids"]
 
 
-@pytest.mark.parametrize(
-    "bad", [{"text": ""}, {"input_ids": []}, {"input_ids": [10**9]}, {"input_ids": [5, -1]}]
-)
-def test_a_prompt_that_no_model_can_read_is_refused(
-    bad: dict[str, Any], jetspec: Server, reference: Reference
+def parameters(**given: Any) -> dict[str, Any]:
+    return {"text": "a", "sampling_params": {"max_new_tokens": 4, **given}}
+
+
+DEADLY = {
+    "empty": ({"text": ""}, "no tokens"),
+    "no_ids": ({"input_ids": []}, "no tokens"),
+    "large_id": ({"input_ids": [10**9]}, "input_ids holds"),
+    "negative_id": ({"input_ids": [5, -1]}, "input_ids holds"),
+    "top_k": (parameters(top_k=10**12), "top_k = 1000000000000"),
+    "stop_token_ids": (parameters(stop_token_ids=[10**9], min_new_tokens=2), "stop_token_ids"),
+    "bias": (parameters(logit_bias={"5": 1e39}, temperature=1), "logit_bias.5"),
+    "penalty": (parameters(repetition_penalty=1e-40), "repetition_penalty"),
+    "top_logprobs": (
+        {**parameters(), "return_logprob": True, "top_logprobs_num": 10**6},
+        "top_logprobs_num",
+    ),
+    "logprob_start": (
+        {**parameters(), "return_logprob": True, "logprob_start_len": -5},
+        "logprob_start_len",
+    ),
+}
+"""What would end the scheduler, and what the refusal names."""
+
+
+@pytest.mark.parametrize("name", DEADLY)
+def test_a_request_that_would_end_the_scheduler_is_refused(
+    name: str, jetspec: Server, reference: Reference
 ) -> None:
+    body, named = DEADLY[name]
     for server in (jetspec, reference.server()):
-        body = {**bad, "sampling_params": {"max_new_tokens": 4}}
         answer = server.client.post("/generate", json=body)
         assert answer.status_code == 400, answer.text
+        assert named in answer.text
         assert len(server.generate(greedy(prompt(0), 4))["output_ids"]) == 4
+
+
+WEIGHTS = {
+    "/update_weights_from_disk": {"model_path": "/nope"},
+    "/update_weights_from_tensor": {"serialized_named_tensors": []},
+    "/begin_weight_update": {},
+    "/release_memory_occupation": {},
+    "/resume_memory_occupation": {},
+}
+
+
+@pytest.mark.parametrize("route", WEIGHTS)
+def test_weights_stay_as_they_are(route: str, jetspec: Server, reference: Reference) -> None:
+    for server in (jetspec, reference.server()):
+        answer = server.client.post(route, json=WEIGHTS[route])
+        assert answer.status_code == 400, answer.text
+        assert "start another server" in answer.text
+        assert len(server.generate(greedy(prompt(0), 4))["output_ids"]) == 4
+
+
+def test_weights_can_be_checked(jetspec: Server) -> None:
+    answer = jetspec.client.post("/weights_checker", json={"action": "checksum"})
+    assert answer.status_code == 200, answer.text
 
 
 def test_health(jetspec: Server) -> None:

@@ -72,6 +72,10 @@ def broken_heads(folder: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
     truncated = copy("truncated")
     data = (truncated / "model.safetensors").read_bytes()
     (truncated / "model.safetensors").write_bytes(data[: len(data) // 2])
+    nan = copy("nan")
+    tensors = load_file(nan / "model.safetensors")
+    tensors["norm.weight"][3] = float("nan")
+    save_file(tensors, nan / "model.safetensors", metadata={"format": "pt"})
     narrow = {**TARGET, "hidden_size": 288, "num_attention_heads": 9, "head_dim": 32}
     return {
         "hidden_size": (
@@ -84,6 +88,7 @@ def broken_heads(folder: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
         ),
         "missing_tensor": (missing, ("missing", "layers.0.mlp.up_proj.weight")),
         "truncated_file": (truncated, ("truncated", "model.safetensors")),
+        "nan": (nan, ("NaN", "norm.weight")),
         "contradiction": (
             with_config("contradiction", {"is_causal": False}),
             ("causal", "contradicts", "is_causal"),
@@ -129,7 +134,14 @@ def test_the_whole_head_passes(answers: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("hidden_size", "other_target", "missing_tensor", "truncated_file", "contradiction"),
+        *(
+            "hidden_size",
+            "other_target",
+            "missing_tensor",
+            "truncated_file",
+            "nan",
+            "contradiction",
+        ),
         *("tap_out_of_range", "no_folder", "no_head", *FLAGS, *SETTINGS),
     ],
 )

@@ -74,6 +74,9 @@ SIGNATURES = {
     bridge.SET_INTERNAL_STATE: {"recv_req"},
     bridge.DISABLE_OVERLAP: {"batch", "last_batch"},
     bridge.READ_BACK: {"state"},
+    bridge.VALIDATE_REQUEST: {"obj", "input_ids"},
+    **{path: {"recv_req"} for path in bridge.WEIGHT_CHANGES},
+    **{path: {"obj", "request"} for path in bridge.WEIGHT_RELEASES},
     bridge.METRICS_INIT: {"labels", "server_args"},
     bridge.METRICS_LOG: {"stats"},
 }

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 
 from jetspec_sglang.draft.checkpoint import (
     check_checkpoint,
+    check_finite,
     expected_tensors,
     load_draft_vocab,
     load_tensors,
@@ -39,6 +40,18 @@ def test_a_good_folder(tmp_path, dtype):
     config = tiny_config()
     save_file(tensors(config, dtype), tmp_path / "model.safetensors")
     assert load_tensors(tmp_path, config).keys() == expected_tensors(config).keys()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_values_that_are_no_numbers_are_named(tmp_path, value):
+    held = tensors(tiny_config())
+    save_file(held, tmp_path / "model.safetensors")
+    check_finite(tmp_path)
+    for name in ("norm.weight", "fc.weight", "hidden_norm.weight", "layers.0.mlp.up_proj.weight"):
+        held[name].view(-1)[-1] = value
+    save_file(held, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"NaN or infinite values in fc\.weight, .* and 1 more"):
+        check_finite(tmp_path)
 
 
 def test_every_fault_is_named(tmp_path):
