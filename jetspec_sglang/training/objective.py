@@ -16,7 +16,10 @@ from jetspec_sglang.training.target import Features
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Sums over a batch: loss (differentiable), and per depth rows scored and top-1 hits [D]."""
+    """Sums over a batch: loss (differentiable), and per depth rows scored and top-1 hits [D].
+
+    Rows and hits are those of blocks without real tokens, as drafting has them.
+    """
 
     loss: Tensor
     rows: Tensor
@@ -27,7 +30,8 @@ class Objective(nn.Module):
     """Weighted loss of a head over every (anchor, depth) whose label is known.
 
     `scale` [T*H] divides the features. A label outside the draft vocabulary counts as a miss and
-    adds no sft loss. The teacher of depth k is the target's state at position p + k - 1.
+    adds no sft loss. The teacher of depth k is the target's state at position p + k - 1. Weights
+    count depths from the last real token of a block on.
     """
 
     scale: Tensor
@@ -52,14 +56,16 @@ class Objective(nn.Module):
         weights = depth_weights(head.config.depths, gamma)
         self.register_buffer("depth_weights", weights, persistent=False)
 
-    def weight_sum(self, labels: Tensor) -> Tensor:
-        """What the loss of labels [N, A, D] is divided by; of the whole global batch, normally."""
-        return ((labels != PAD) * self.depth_weights[: labels.shape[-1]]).sum()
+    def weight_sum(self, batch: Batch) -> Tensor:
+        """What a batch's loss is divided by; of the whole global batch, normally."""
+        return self.depth_weights[batch.distances[batch.scored]].sum()
 
     def forward(self, batch: Batch, features: Features, divisor: Tensor) -> Score:
         depths = batch.labels.shape[-1]
-        scored = batch.labels != PAD
+        scored, distances = batch.scored, batch.distances
         block = self.head.mask_block(batch.anchor_tokens, depths + 1)
+        real = (distances < 0) & (batch.labels != PAD)
+        block[..., 1:] = torch.where(real, batch.labels, block[..., 1:])
         states = self.head.hidden(features.taps / self.scale, batch.anchors, block)[scored]
         steps = torch.arange(depths, device=states.device)
         sequence, anchor, depth = scored.nonzero(as_tuple=True)
@@ -70,14 +76,15 @@ class Objective(nn.Module):
             self.head.lm_head,
             teacher,
             labels,
-            self.depth_weights[depth],
+            self.depth_weights[distances[scored]],
             self.parts,
             self.temperature,
             self.chunk,
         )
         zeros = torch.zeros(self.head.config.depths, device=states.device)
-        rows = zeros.index_add(0, depth, torch.ones_like(labels, dtype=zeros.dtype))
-        hits = zeros.index_add(0, depth, (best == labels).to(zeros.dtype))
+        masked = (batch.given[sequence, anchor] == 0).to(zeros.dtype)
+        rows = zeros.index_add(0, depth, masked)
+        hits = zeros.index_add(0, depth, (best == labels) * masked)
         return Score(total / divisor, rows, hits)
 
 

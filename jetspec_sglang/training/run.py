@@ -90,6 +90,7 @@ def train(settings: TrainSettings) -> Path:
         settings.seed,
         short,
         settings.short_share,
+        settings.real_share,
     )
     trainer = Trainer(settings, accelerator, objective, sampler, source)
     folder = settings.run / "head"

@@ -55,6 +55,10 @@ class TrainSettings(BaseModel):
     short_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of the steps with the short block."""
 
+    real_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the anchors whose block starts with real tokens instead of masks, 1 to D - 1 of them:
+    what a second pass over a tree needs (`jetspec bench conditioning`)."""
+
     loss: Loss = "forward_kl"
     """forward_kl, reverse_kl or sft."""
     sft_share: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -109,6 +113,10 @@ class TrainSettings(BaseModel):
                     f"short_block_size = {self.short_block_size}: must be 2 to block_size - 1 = "
                     f"{self.block_size - 1}"
                 )
+        if self.real_share and not self.causal:
+            raise ValueError(
+                "real_share: only a causal head's rows see just the tokens before them"
+            )
         if self.warmup_steps >= self.steps:
             raise ValueError(
                 f"warmup_steps = {self.warmup_steps}: must be below steps = {self.steps}"

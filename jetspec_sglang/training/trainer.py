@@ -77,7 +77,7 @@ class Trainer:
         """loss, rows and hits per depth of the global batch; gradient norm; learning rate."""
         settings, accelerator = self.settings, self.accelerator
         indices, batch = self.sampler.batch(self.step)
-        divisor = self.objective.weight_sum(batch.labels.to(accelerator.device))
+        divisor = self.objective.weight_sum(batch.to(accelerator.device))
         rate = learning_rate(self.step, settings)
         for group in self.optimizer.param_groups:
             group["lr"] = rate

@@ -51,9 +51,23 @@ def test_short_blocks_take_their_share():
     assert 0.5 < depths.count(4) / 500 < 0.7
 
 
+def test_real_tokens_take_their_share_and_leave_something_to_score():
+    sampler = Sampler(answers(), 3, 20, depths=4, real_share=0.5)
+    given = torch.cat([sampler.batch(step)[1].given.flatten() for step in range(60)])
+    assert set(given.tolist()) == {0, 1, 2, 3}
+    assert 0.4 < float((given > 0).float().mean()) < 0.6
+    plain = Sampler(answers(), 3, 20, depths=4).batch(0)[1]
+    assert torch.equal(plain.scored, plain.labels != PAD)
+    batch = sampler.batch(0)[1]
+    assert torch.equal(batch.labels, plain.labels)
+    assert int(batch.scored.sum()) < int(plain.scored.sum())
+    assert not batch.scored[batch.distances < 0].any()
+
+
 def test_rows_drop_padding():
     data = answers(4)
-    batch = make_batch(data, [0, 1, 2], [np.array([4]), np.array([5, 6]), np.array([4])], 2)
+    places = [np.array([4]), np.array([5, 6]), np.array([4])]
+    batch = make_batch(data, [0, 1, 2], places, [np.zeros(len(p)) for p in places], 2)
     part = rows(batch, slice(1, 2))
     assert part.tokens.shape == (1, data.lengths[1])
     assert part.anchor_tokens[0].tolist() == data.sequence(1)[[5, 6]].tolist()

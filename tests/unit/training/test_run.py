@@ -1,5 +1,6 @@
 """Whole runs on a tiny target: resume, export, several processes' arithmetic, overfitting."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ from jetspec_sglang.draft.checkpoint import expected_tensors
 from jetspec_sglang.draft.config import HeadConfig
 from jetspec_sglang.draft.reference import ReferenceHead
 from jetspec_sglang.training import run as runs
-from jetspec_sglang.training.batches import Sampler, rows
+from jetspec_sglang.training.batches import PAD, Sampler, rows
 from jetspec_sglang.training.features import LiveFeatures
 from jetspec_sglang.training.objective import Objective
 from jetspec_sglang.training.responses import load, save
@@ -127,16 +128,50 @@ def test_gradients_only_in_the_head(tmp_path):
     target, objective, sampler, source = parts(tiny_settings(tmp_path, "run"))
     indices, batch = sampler.batch(0)
     features = source.features(indices, batch.tokens)
-    objective(batch, features, objective.weight_sum(batch.labels)).loss.backward()
+    objective(batch, features, objective.weight_sum(batch)).loss.backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in objective.head.parameters())
     assert all(p.grad is None for p in target.parameters())
+
+
+def test_a_block_with_real_tokens_sees_those_and_no_later_ones(tmp_path):
+    """The loss of given blocks is that of the head asked with the same tokens, masks behind."""
+    settings = tiny_settings(tmp_path, "run")
+    _, objective, sampler, source = parts(settings)
+    head = objective.head
+    indices, batch = dataclasses.replace(sampler, real_share=1.0).batch(0)
+    assert bool((batch.given > 0).any())
+    features = source.features(indices, batch.tokens)
+    asked = []
+    hidden = head.hidden
+
+    def spy(taps, anchors, block):
+        asked.append(block)
+        return hidden(taps, anchors, block)
+
+    head.hidden = spy
+    score = objective(batch, features, objective.weight_sum(batch))
+    [block] = asked
+    steps = torch.arange(batch.labels.shape[-1])
+    real = (steps < batch.given[..., None]) & (batch.labels != PAD)
+    assert torch.equal(block[..., 1:][real], batch.labels[real])
+    assert bool((block[..., 1:][~real] == head.config.mask_token_id).all())
+    assert float(score.rows.sum()) == float(batch.scored[batch.given == 0].sum())
+    # Tokens that are not given yet change labels, but no state: the loss of depth 1 stays.
+    first = batch.scored & (batch.distances == 0)
+    states = hidden(features.taps / objective.scale, batch.anchors, block)[first]
+    changed = torch.where(batch.scored, (batch.labels + 1) % 40, batch.labels)
+    later = dataclasses.replace(batch, labels=changed)
+    objective(later, features, objective.weight_sum(later))
+    assert torch.equal(asked[-1], block)
+    again = hidden(features.taps / objective.scale, later.anchors, asked[-1])[first]
+    assert torch.equal(states, again)
 
 
 def test_micro_batches_add_up_to_the_global_batch(tmp_path):
     """What several processes rely on: parts of a batch under the global divisor sum to it."""
     _, objective, sampler, source = parts(tiny_settings(tmp_path, "run"))
     indices, batch = sampler.batch(0)
-    divisor = objective.weight_sum(batch.labels)
+    divisor = objective.weight_sum(batch)
 
     def gradient(pieces):
         objective.zero_grad()
