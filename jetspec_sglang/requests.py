@@ -1,14 +1,15 @@
-"""Refuses requests that would end the server's scheduler instead of the request.
+"""Refuses requests that would end the server's scheduler, or be answered as something else.
 
 SGLang 0.5.23 leaves some of a request unchecked that fails inside the model's forward pass, the
 sampler or the logits processor, which no request survives: an empty prompt, token ids outside the
-vocabulary, numbers that no tensor holds. The check runs in the process that tokenises, where a
-ValueError becomes HTTP 400.
+vocabulary, numbers that no tensor holds. Images for a model of text it ignores. The check runs in
+the process that tokenises, where a ValueError becomes HTTP 400.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +26,8 @@ def validate(original: Callable[..., None], manager: Any, obj: Any, input_ids: A
     if input_ids is not None and getattr(obj, "input_embeds", None) is None:
         check_prompt(input_ids, vocab_size)
     original(manager, obj, input_ids)
+    if not manager.model_config.is_multimodal:
+        check_media(obj)
     check_logprobs(obj, vocab_size)
     if isinstance(parameters := getattr(obj, "sampling_params", None), dict):
         check_sampling(parameters, vocab_size)
@@ -35,6 +38,13 @@ def check_prompt(input_ids: Any, vocab_size: int) -> None:
     if len(input_ids) == 0:
         raise ValueError("the prompt has no tokens: at least 1 is needed")
     _check_ids("input_ids", input_ids, vocab_size)
+
+
+def check_media(obj: Any) -> None:
+    """ValueError for images, videos or sound."""
+    for field in ("image_data", "video_data", "audio_data"):
+        if getattr(obj, field, None):
+            raise ValueError(f"{field} is given: this server's model reads text only")
 
 
 def check_logprobs(obj: Any, vocab_size: int) -> None:
@@ -49,6 +59,8 @@ def check_sampling(parameters: dict[str, Any], vocab_size: int) -> None:
 
     What has a wrong type is left to SGLang, which refuses it.
     """
+    _check("n", parameters.get("n"), 1)
+    check_stops(parameters)
     _check("top_k", parameters.get("top_k"), -1, LARGEST_TOP_K)
     if isinstance(stops := parameters.get("stop_token_ids"), list):
         _check_ids("stop_token_ids", stops, vocab_size)
@@ -59,6 +71,20 @@ def check_sampling(parameters: dict[str, Any], vocab_size: int) -> None:
         _check(f"logit_bias.{key}", bias, -LARGEST_BIAS, LARGEST_BIAS)
     penalty = parameters.get("repetition_penalty")
     _check("repetition_penalty", penalty, SMALLEST_REPETITION_PENALTY, 2)
+
+
+def check_stops(parameters: dict[str, Any]) -> None:
+    """ValueError for a stop string that every text contains, or a pattern that is none."""
+    for field in ("stop", "stop_regex"):
+        given = parameters.get(field)
+        for stop in [given] if isinstance(given, str) else given or ():
+            if stop == "":
+                raise ValueError(f"{field} holds an empty string: at least 1 character is needed")
+            if field == "stop_regex" and isinstance(stop, str):
+                try:
+                    re.compile(stop)
+                except re.error as error:
+                    raise ValueError(f"stop_regex = {stop!r}: {error}") from None
 
 
 def _check_ids(field: str, ids: Iterable[Any], vocab_size: int) -> None:

@@ -254,16 +254,19 @@ DEADLY = {
         {**parameters(), "return_logprob": True, "top_logprobs_num": 10**6},
         "top_logprobs_num",
     ),
+    "image": ({**parameters(), "image_data": "data:image/png;base64,AAAA"}, "image_data"),
+    "stop": (parameters(stop=""), "stop holds an empty string"),
+    "stop_regex": (parameters(stop_regex="("), "stop_regex"),
     "logprob_start": (
         {**parameters(), "return_logprob": True, "logprob_start_len": -5},
         "logprob_start_len",
     ),
 }
-"""What would end the scheduler, and what the refusal names."""
+"""What would end the scheduler or be misread, and what the refusal names."""
 
 
 @pytest.mark.parametrize("name", DEADLY)
-def test_a_request_that_would_end_the_scheduler_is_refused(
+def test_a_request_that_sglang_would_not_survive_or_understand_is_refused(
     name: str, jetspec: Server, reference: Reference
 ) -> None:
     body, named = DEADLY[name]

@@ -6,7 +6,7 @@ import pytest
 
 from jetspec_sglang.requests import check_logprobs, check_prompt, check_sampling, validate
 
-MANAGER = SimpleNamespace(model_config=SimpleNamespace(vocab_size=100))
+MANAGER = SimpleNamespace(model_config=SimpleNamespace(vocab_size=100, is_multimodal=False))
 
 
 @pytest.mark.parametrize("ids", [[0], [99], [5, 0, 99]])
@@ -62,6 +62,7 @@ def test_good_parameters(good):
         ({"logit_bias": {"١": 1}}, ["logit_bias holds", "0 to 99"]),
         ({"logit_bias": {"100": 1}}, ["logit_bias holds '100'", "0 to 99"]),
         ({"logit_bias": {"7": float("inf")}}, ["logit_bias.7 = inf", "-1000000000.0 to"]),
+        ({"n": 0}, ["n = 0", "1 or more"]),
         ({"repetition_penalty": 1e-30}, ["repetition_penalty = 1e-30", "0.01 to 2"]),
     ],
 )
@@ -70,6 +71,31 @@ def test_bad_parameters_are_refused_with_what_is_allowed(bad, words):
         check_sampling(bad, 100)
     for word in words:
         assert word in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"stop": ""}, "stop holds an empty string"),
+        ({"stop": ["a", ""]}, "stop holds an empty string"),
+        ({"stop_regex": ""}, "stop_regex holds an empty string"),
+        ({"stop_regex": ["a+", "("]}, r"stop_regex = '\(': missing \)"),
+    ],
+)
+def test_stops_that_stop_everything_or_nothing(bad, words):
+    check_sampling({"stop": ["a"], "stop_regex": "a+"}, 100)
+    check_sampling({"stop": None, "stop_regex": None}, 100)
+    with pytest.raises(ValueError, match=words):
+        check_sampling(bad, 100)
+
+
+@pytest.mark.parametrize("field", ["image_data", "video_data", "audio_data"])
+def test_images_are_not_ignored(field):
+    request = SimpleNamespace(**{field: ["data:"]})
+    with pytest.raises(ValueError, match=f"{field} is given: .* text only"):
+        validate(lambda *given: None, MANAGER, request, [1])
+    sees = SimpleNamespace(model_config=SimpleNamespace(vocab_size=100, is_multimodal=True))
+    validate(lambda *given: None, sees, request, [1])
 
 
 @pytest.mark.parametrize(
