@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -34,10 +35,21 @@ def add_key_arguments(parser: argparse.ArgumentParser) -> None:
 
 def connect(url: str, args: argparse.Namespace) -> "Server":
     """The server at `url`, with the keys that flags or environment give."""
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url!r} is not a URL; it must start with http:// or https://")
+    _check_url(url)
     api_key = _key(args.api_key_file, "JETSPEC_API_KEY")
     return Server(url, api_key, _key(args.admin_api_key_file, "JETSPEC_ADMIN_API_KEY") or api_key)
+
+
+def _check_url(url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{url!r} is not a URL; it must start with http:// or https://")
+    try:
+        parts = urlsplit(url)
+        named, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise UsageError(f"{url!r} is not a URL: {error}") from None
+    if not named:
+        raise UsageError(f"{url!r} is not a URL: it names no host")
 
 
 def _key(file: str | None, variable: str) -> str | None:
@@ -123,6 +135,8 @@ class Server:
                 f"{where}: {response.status_code}, a key is needed or wrong; "
                 "see --api-key-file and --admin-api-key-file"
             )
+        if response.status_code == 404:
+            return f"{where}: 404, this is no SGLang server"
         return f"{where}: {response.status_code} {' '.join(response.text.split())[:200]}"
 
     def _trouble(self, error: Exception) -> str:

@@ -71,6 +71,7 @@ def examine(args: argparse.Namespace) -> list["Check"]:
     from jetspec_sglang.cli.checks import Check, guarded
 
     platform = guarded("platform", machine.check_platform)
+    unknown = platform.status == "fail"
     host = platform.detail.startswith("host")
     found = [
         guarded("python", machine.check_python),
@@ -84,7 +85,7 @@ def examine(args: argparse.Namespace) -> list["Check"]:
             guarded("cpu", machine.check_cpu),
             guarded("native library", machine.check_native),
         ]
-    else:
+    elif not unknown:
         found.append(guarded("kernel tools", machine.check_kernel_tools))
     found += [
         guarded("controller", machine.check_controller),
@@ -96,12 +97,15 @@ def examine(args: argparse.Namespace) -> list["Check"]:
 
     device = "cpu" if host else "cuda"
     budget = args.budget or DEFAULT_MAX_BUDGET[device]
-    found.append(guarded("settings", lambda: machine.check_settings(device, budget)))
+    if not unknown:
+        found.append(guarded("settings", lambda: machine.check_settings(device, budget)))
     target_check, target = models.check_target(args.model_path)
     head_path = args.head or (embedded.head_path() if args.model_path is None else None)
     head_check, head = models.check_head(head_path, target, args.model_path)
     found += [target_check, head_check]
-    if target is not None:
+    if unknown:
+        found.append(Check("memory", "warn", "not estimated: the platform is not known"))
+    elif target is not None:
         load = Load(
             batch=args.batch,
             context=args.context,

@@ -9,6 +9,7 @@ from jetspec_sglang.cli.flags import Flags
 
 MODEL = ("--model-path", "--model")
 HEAD = "--speculative-draft-model-path"
+MAX_BUDGET = "--speculative-num-draft-tokens"
 ALGORITHM = "--speculative-algorithm"
 DEFAULT_PORT = 30000
 

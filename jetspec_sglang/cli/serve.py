@@ -3,10 +3,11 @@
 Contract: checks what can be checked quickly (model, head, ports), then becomes SGLang's server
 (`--no-controller`, `--plain`) or a small process that runs server and controller together.
 I/O: may fetch the embedded target; reads the head's headers; opens the ports to see if they are
-free; execs.
+free, and a lock that keeps a second launch off the port; execs.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import socket
@@ -21,6 +22,7 @@ from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import (
     DEFAULT_PORT,
     HEAD,
+    MAX_BUDGET,
     MODEL,
     interpreter_arguments,
     sglang_arguments,
@@ -83,8 +85,9 @@ def run(args: argparse.Namespace) -> int:
     controlled = jetspec and not args.no_controller
     if controlled:
         require_free("127.0.0.1", args.controller_port, "--controller-port")
+    hold(port, "--port")
+    host = _host_platform(flags if jetspec else None)
     target, head = _model_and_head(flags, jetspec)
-    host = _host_platform()
     server = [sys.executable, *interpreter_arguments(host)]
     server += sglang_arguments(flags, model=target, head=head, jetspec=jetspec, host=host)
     # Tools of this environment, such as ninja for FlashInfer's kernels, need not be activated.
@@ -120,6 +123,30 @@ def require_free(host: str, port: int, flag: str) -> None:
             ) from None
 
 
+def hold(port: int, flag: str) -> None:
+    """Keep a second `jetspec serve` off the port while this one loads, which takes a minute.
+
+    The lock lives as long as this process and what it becomes. Raises CommandError when it is
+    taken; where the cache cannot be written, there is none.
+    """
+    from jetspec_sglang.cache import cache_dir
+
+    file = cache_dir() / "serve" / f"{port}.lock"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise CommandError(
+            f"another `jetspec serve` is starting on port {port}; choose another with {flag}"
+        ) from None
+    os.set_inheritable(descriptor, True)
+
+
 def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None]:
     """What to add to the command line: (the embedded target, its head), None for what is given."""
     from jetspec_sglang import embedded
@@ -142,14 +169,25 @@ def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None
     return target, chosen if jetspec and head is None else None
 
 
-def _host_platform() -> bool:
-    """Whether the server will run on the host platform. CommandError for bad variables."""
+def _host_platform(flags: Flags | None) -> bool:
+    """Whether the server will run on the host platform. CommandError for bad variables.
+
+    `flags`: those of a launch with JETSPEC, whose budgets are checked, else None.
+    """
+    from jetspec_sglang.budget import DEFAULT_MAX_BUDGET, BudgetState
     from jetspec_sglang.platform import HOST_PLATFORM, activate
-    from jetspec_sglang.settings import Settings
+    from jetspec_sglang.settings import MAX_BUDGET_LIMIT, Settings
 
     try:
-        Settings.from_environment()
-        return activate() == HOST_PLATFORM
+        settings = Settings.from_environment()
+        host = activate() == HOST_PLATFORM
+        if flags is not None:
+            device = "cpu" if host else "cuda"
+            largest = flags.integer(MAX_BUDGET, DEFAULT_MAX_BUDGET[device])
+            if not 1 <= largest <= MAX_BUDGET_LIMIT:
+                raise UsageError(f"{MAX_BUDGET} {largest}: must be from 1 to {MAX_BUDGET_LIMIT}")
+            BudgetState.from_settings(settings, device, largest)
+        return host
     except ValueError as error:
         raise CommandError(str(error)) from None
 

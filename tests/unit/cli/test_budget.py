@@ -98,7 +98,16 @@ def test_same_budget_twice(words):
         parse_values(words)
 
 
-@pytest.mark.parametrize("words", [["http://127.0.0.1:1"], ["ftp://127.0.0.1", "8"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["http://127.0.0.1:1"],
+        ["ftp://127.0.0.1", "8"],
+        ["http://", "8"],
+        ["http://127.0.0.1:99999", "8"],
+        ["http://127.0.0.1:x", "8"],
+    ],
+)
 def test_url_without_value_or_of_another_scheme(words, capsys):
     assert cli.main(["budget", "set", *words]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

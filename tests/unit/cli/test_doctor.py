@@ -238,6 +238,15 @@ def test_settings_that_no_server_would_start_with(text, named, monkeypatch, caps
     assert named in failed[0]
 
 
+@pytest.mark.usefixtures("sound")
+def test_an_unknown_platform_is_one_failure(monkeypatch, capsys):
+    monkeypatch.setenv("JETSPEC_PLATFORM", "nope")
+    assert cli.main(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("FAIL") == 1
+    assert "FAIL platform" in shown
+
+
 @pytest.mark.parametrize("port", ["0", "-1", "99999"])
 def test_ports_out_of_range(port, capsys):
     assert cli.main(["doctor", "--port", port]) == 2

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from jetspec_sglang.cli import controller, models, serve
 from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import sglang_arguments, wants_jetspec
+
+hold = serve.hold
+
+
+@pytest.fixture(autouse=True)
+def _ports_are_not_held(monkeypatch):
+    """The lock of a launch lives as long as its process, here the tests' own."""
+    monkeypatch.setattr(serve, "hold", lambda port, flag: None)
 
 
 def arguments(*argv, model="M", head="H", jetspec=True, host=True):
@@ -291,3 +300,43 @@ def test_bad_settings_stop_it(capsys, launched, monkeypatch):
     status, error = refused(capsys, "--port", str(free_port()), "--no-controller")
     assert status == 1
     assert "budgett" in error
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "100000", "x", "1.5"])
+def test_largest_budget_out_of_range(value, capsys):
+    words = ["--port", str(free_port()), "--no-controller", "--speculative-num-draft-tokens", value]
+    status, error = refused(capsys, *words)
+    assert status == 2
+    assert "--speculative-num-draft-tokens" in error
+    assert value in error
+
+
+def test_settings_above_the_largest_budget(capsys, monkeypatch):
+    monkeypatch.setenv("JETSPEC_SETTINGS", '{"budget": 32}')
+    words = ["--port", str(free_port()), "--no-controller", "--speculative-num-draft-tokens", "16"]
+    status, error = refused(capsys, *words)
+    assert status == 1
+    assert "JETSPEC_SETTINGS: budget = 32: must be a whole number from 1 to 16" in error
+
+
+def test_a_second_launch_on_the_port_of_one_that_still_loads(tmp_path, monkeypatch):
+    monkeypatch.setenv("JETSPEC_CACHE", str(tmp_path))
+    script = (
+        "import os, sys; from jetspec_sglang.cli.serve import hold; hold(31234, '--port');"
+        "os.execv('/bin/sh', ['sh', '-c', 'echo held; cat'])"
+    )
+    first = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert first.stdout.readline() == b"held\n"
+    with pytest.raises(CommandError, match="starting on port 31234; choose another with --port"):
+        hold(31234, "--port")
+    hold(31235, "--port")
+    first.communicate()
+    hold(31234, "--port")
+
+
+def test_a_cache_that_cannot_be_written_does_not_keep_a_server_from_starting(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JETSPEC_CACHE", str(tmp_path / "file"))
+    hold(31236, "--port")
