@@ -243,7 +243,7 @@ def parameters(**given: Any) -> dict[str, Any]:
 
 DEADLY = {
     "empty": ({"text": ""}, "no tokens"),
-    "no_ids": ({"input_ids": []}, "no tokens"),
+    "no_ids": ({"input_ids": []}, "input_ids cannot be empty"),
     "large_id": ({"input_ids": [10**9]}, "input_ids holds"),
     "negative_id": ({"input_ids": [5, -1]}, "input_ids holds"),
     "top_k": (parameters(top_k=10**12), "top_k = 1000000000000"),
