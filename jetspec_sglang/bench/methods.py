@@ -51,19 +51,29 @@ def plan(
     chain: int,
     cuda: bool,
     eagle3: str | None = None,
+    equal_head: str | None = None,
 ) -> list[Method]:
-    """The methods in the order of the table. `head`: None leaves the choice to `jetspec serve`."""
+    """The methods in the order of the table. `head`: None leaves the choice to `jetspec serve`.
+
+    `equal_head`: a causal head that was trained like `dflash_head`, for rows that compare the masks.
+    """
     trees = tuple(budgets)
     own = _head(head)
     both = _head(dflash_head)
     no_head = "" if dflash_head else "no bidirectional head given"
     ngram = ("--speculative-algorithm", "NGRAM")
     no_eagle = "" if cuda and eagle3 else ("no EAGLE-3 head given" if cuda else NEEDS_CUDA)
+    equal = _head(equal_head)
+    equals = [
+        Method("JetSpec chain (head trained as DFlash's)", "chain", equal, (chain,)),
+        Method("JetSpec best-first (head trained as DFlash's)", "best_first", equal, trees),
+    ]
     eagle = ("--speculative-algorithm", "EAGLE3", *_head(eagle3))
     return [
         Method(PLAIN, None),
         Method("DFlash chain", "chain", both, (chain,), no_head),
         Method("DDTree (DFlash head, best-first)", "best_first", both, trees, no_head),
+        *(equals if equal_head else ()),
         Method("JetSpec chain", "chain", own, (chain,)),
         Method("JetSpec accum_logp", "accum_logp", own, trees),
         Method("JetSpec best-first", "best_first", own, trees),

@@ -67,6 +67,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     methods = kinds.add_parser("methods", help="every drafting method, per data set, in one table")
     methods.add_argument("--sets", nargs="+", default=["gsm8k", "mbpp", "chat"], metavar="SET")
     methods.add_argument("--dflash-head", metavar="HEAD", help="a bidirectional head to compare")
+    methods.add_argument(
+        "--equal-head", metavar="HEAD", help="a causal head trained like --dflash-head"
+    )
     methods.add_argument("--eagle3-head", metavar="HEAD", help="an EAGLE-3 head (CUDA only)")
     methods.add_argument("--budgets", nargs="+", type=int, default=[8, 16, 32, 64])
     methods.add_argument("--chain", type=int, default=8, help="rows of a chain (%(default)s)")
@@ -211,6 +214,7 @@ def _methods(args: argparse.Namespace) -> int:
         chain=args.chain,
         cuda=torch.cuda.is_available(),
         eagle3=args.eagle3_head,
+        equal_head=args.equal_head,
     )
     prompts = {name: _prompts(name, args.requests) for name in args.sets}
     with tqdm(unit="measurement") as bar:

@@ -25,6 +25,15 @@ def test_without_a_bidirectional_head_its_rows_say_so():
     assert missing == ["DFlash chain", "DDTree (DFlash head, best-first)"]
 
 
+def test_a_causal_head_of_equal_training_has_rows_of_its_own():
+    flags = {m.name: m.flags[-1] for m in planned(head="own", equal_head="equal") if m.flags}
+    assert [name for name, head in flags.items() if head == "equal"] == [
+        "JetSpec chain (head trained as DFlash's)",
+        "JetSpec best-first (head trained as DFlash's)",
+    ]
+    assert flags["JetSpec best-first"] == "own"
+
+
 def test_ratios_are_within_a_repeat():
     own = [method for method in planned() if method.name in (PLAIN, "JetSpec chain")]
     samples = []
