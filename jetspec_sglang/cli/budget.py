@@ -36,10 +36,11 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     actions = parser.add_subparsers(dest="action", metavar="get|set", required=True)
     get = actions.add_parser("get", help="print budget, table and limits")
     get.add_argument("url", nargs="?", default=DEFAULT_URL, metavar="URL", help="(%(default)s)")
+    get.add_argument("--url", dest="url", default=argparse.SUPPRESS, help="the same as a flag")
     get.add_argument("--json", action="store_true", help="print the read-back as JSON")
     change = actions.add_parser(
         "set",
-        usage="jetspec budget set [URL] VALUE [VALUE ...] [--admin-api-key-file FILE]",
+        usage="jetspec budget set [--url] [URL] VALUE [VALUE ...] [--admin-api-key-file FILE]",
         help="change it while the server runs",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -50,6 +51,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         metavar="VALUE",
         help=f"B for any load, N=B from N running requests on; URL defaults to {DEFAULT_URL}",
     )
+    change.add_argument("--url", help="the server's address as a flag")
     for sub in (get, change):
         add_key_arguments(sub)
     return parser
@@ -63,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(states, indent=2) if args.json else "\n".join(map(describe, states)))
         return 0
     words = list(args.values)
-    url = words.pop(0) if "://" in words[0] else DEFAULT_URL
+    url = words.pop(0) if "://" in words[0] else args.url or DEFAULT_URL
     values = parse_values(words)
     server = connect(url, args)
     server.jetspec_states()

@@ -130,6 +130,20 @@ def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Check:
     return Check("cpu", "ok", f"{os.cpu_count()} cores, {' '.join(useful)}")
 
 
+def check_load() -> Check:
+    """Whether other processes hold cores that the host platform's threads would wait for."""
+    cores, busy = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    detail = f"{busy:.1f} of {cores} cores busy in the last minute"
+    if busy <= cores / 2 or os.environ.get("OMP_NUM_THREADS") == "1":
+        return Check("load", "ok", detail)
+    return Check(
+        "load",
+        "warn",
+        f"{detail}: threads that wait for each other make rounds many times slower",
+        "free the cores, or set OMP_NUM_THREADS=1",
+    )
+
+
 def check_native() -> Check:
     from jetspec_sglang.native import load
     from jetspec_sglang.native.build import BuildError, library_path

@@ -83,6 +83,7 @@ def examine(args: argparse.Namespace) -> list["Check"]:
     if host:
         found += [
             guarded("cpu", machine.check_cpu),
+            guarded("load", machine.check_load),
             guarded("native library", machine.check_native),
         ]
     elif not unknown:

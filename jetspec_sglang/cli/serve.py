@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from jetspec_sglang.cli import controller
+from jetspec_sglang.cli.checks import check_load
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
@@ -95,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
     if controlled and (reason := controller.obstacle(flags)):
         print(f"jetspec serve: serving without the controller: {reason}", file=sys.stderr)
         controlled = False
+    if host and (load := check_load()).status != "ok":
+        print(f"jetspec serve: {load.detail}; {load.remedy}", file=sys.stderr)
     if not controlled:
         _become(server)
     url = controller.server_url(flags, port)

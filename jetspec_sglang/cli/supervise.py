@@ -4,11 +4,12 @@ Contract: PLAN is JSON `{server: argv, controller: argv, url, page}`, where `url
 address and `page` the controller's. Ends when the
 server ends, with its exit status (128 + N when signal N ended it). SIGTERM and SIGINT end the
 controller first, so that it can still leave the budget as it wants, then the server; a second one
-kills both. A controller that ends by itself is reported and the server goes on. Neither outlives
+kills both. What a child leaves behind in its process group is killed when it has ended. A controller that ends by itself is reported and the server goes on. Neither outlives
 this process. Standard library only: it stays in memory as long as the server. I/O: processes,
 signals, GET /ready.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -41,8 +42,15 @@ def end(child: subprocess.Popen, number: int, grace_s: float | None) -> None:
     try:
         child.wait(grace_s)
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
+        kill_group(child)
         child.wait()
+    # SGLang's children do not yet end with their parent while they load.
+    kill_group(child)
+
+
+def kill_group(child: subprocess.Popen) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def is_ready(url: str) -> bool:
@@ -85,13 +93,15 @@ class Supervisor:
         end(self.controller, signal.SIGTERM, CONTROLLER_GRACE_S)
         end(self.server, self.signals[0] if self.signals else signal.SIGTERM, None)
         code = self.server.returncode
-        return code if code >= 0 else 128 - code
+        status = code if code >= 0 else 128 - code
+        if not self.signals:
+            self._say(f"the server ended by itself with status {status}; its log says why")
+        return status
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if self.signals:
             for child in (self.controller, self.server):
-                if child.poll() is None:
-                    os.killpg(child.pid, signal.SIGKILL)
+                kill_group(child)
         self.signals.append(number)
 
     def _say(self, text: str) -> None:

@@ -100,3 +100,13 @@ def test_settings_table_names_variables_that_the_code_reads():
     names = re.findall(r"^\| `(JETSPEC_\w+)`", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(names) >= 4
     assert all(f'"{name}"' in code for name in names)
+
+
+CURL = re.compile(r"curl [^`\n]*-d '[^`\n]*")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_bodies_say_that_they_are_json(page):
+    """curl sends a form otherwise, which neither SGLang nor the controller reads."""
+    text = page.read_text().replace("\\\n", " ")
+    assert all("Content-Type: application/json" in call for call in CURL.findall(text))

@@ -30,6 +30,17 @@ time.sleep(60)
 """
 
 
+# Ends on SIGTERM and leaves a process behind that does not.
+LEAVING = """
+import signal, subprocess, sys, time
+ignore = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+left = subprocess.Popen([sys.executable, "-c", ignore], stdout=subprocess.PIPE)
+left.stdout.readline()
+open(sys.argv[1], "w").write(f"{left.pid} 0\\n")
+time.sleep(60)
+"""
+
+
 @pytest.fixture
 def supervise(tmp_path):
     """Starts a supervisor; `code`/`seconds`/`status` of server and controller can be chosen."""
@@ -108,6 +119,7 @@ def test_server_killed_by_a_signal(supervise, tmp_path):
     process = supervise()
     os.kill(int(lines(tmp_path, "server", 1)[0][0]), signal.SIGKILL)
     assert process.wait(10) == 128 + signal.SIGKILL
+    assert "the server ended by itself with status 137" in process.stderr.read()
 
 
 def test_controller_that_ends_is_reported_and_the_server_goes_on(supervise, tmp_path):
@@ -141,3 +153,12 @@ def test_addresses_are_printed_when_the_server_is_ready(supervise, server):
     error = process.stderr.read()
     assert f"ready: API on {server.url}/v1, controller on http://127.0.0.1:2" in error
     assert error.count("ready:") == 1
+
+
+@pytest.mark.parametrize("name", ["server", "controller"])
+def test_what_a_child_leaves_behind_ends_too(supervise, tmp_path, name):
+    process = supervise(**{name: (LEAVING, 60, 0)})
+    [[left, _]] = lines(tmp_path, name, 1)
+    process.send_signal(signal.SIGTERM)
+    process.wait(10)
+    assert gone(left)
