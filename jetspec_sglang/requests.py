@@ -50,7 +50,7 @@ def check_media(obj: Any) -> None:
 def check_logprobs(obj: Any, vocab_size: int) -> None:
     """ValueError for a count or a start of log-probabilities that does not exist."""
     _check("top_logprobs_num", getattr(obj, "top_logprobs_num", None), 0, vocab_size)
-    # -1 stands for the end of the prompt; a start behind it is cut back by SGLang.
+    # -1 stands for the end of the prompt; a start behind it is refused by SGLang itself.
     _check("logprob_start_len", getattr(obj, "logprob_start_len", None), -1)
 
 

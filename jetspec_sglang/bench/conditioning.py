@@ -22,7 +22,7 @@ from torch import Tensor
 
 from jetspec_sglang.bench.acceptance import Rounds, continuations, replay, tau_difference
 from jetspec_sglang.bench.calibration import OFF_STATES, CalibratedDraft, Calibration, reliability
-from jetspec_sglang.bench.offline import draft
+from jetspec_sglang.bench.offline import draft, places
 from jetspec_sglang.bench.second_pass import ConditionedDraft, second_pass
 from jetspec_sglang.bench.timing import Timing, measure
 from jetspec_sglang.draft.reference import ReferenceHead
@@ -110,13 +110,10 @@ def drafts(
     head: ReferenceHead, recorder: Recorder, answers: Responses, eos_ids: Sequence[int]
 ) -> Iterator[Drafted]:
     """The first pass over each answer that has places to draft from."""
-    for index in range(len(answers)):
-        ids = torch.from_numpy(answers.sequence(index))
-        anchors = torch.arange(int(answers.response_start[index]), len(ids) - 1)
+    for ids, anchors, finished in places(answers, eos_ids):
         if len(anchors):
             taps = recorder(ids[None]).taps
-            tokens, logprobs = draft(head, taps, ids, anchors, WIDTH)
-            yield Drafted(ids, anchors, taps, tokens, logprobs, int(ids[-1]) in eos_ids)
+            yield Drafted(ids, anchors, taps, *draft(head, taps, ids, anchors, WIDTH), finished)
 
 
 def compare(
@@ -264,10 +261,10 @@ def reliability_table(answers: Mapping[str, Sequence[Drafted]]) -> Rows:
     depths = next(iter(answers.values()))[0].tokens.shape[1]
     rows = [["set", "off-argmax tokens on the path", *(f"depth {d + 1}" for d in range(depths))]]
     for name, found in answers.items():
-        for state, places in enumerate(reliability(*joined(found))):
+        for state, by_depth in enumerate(reliability(*joined(found))):
             label = f"{state} or more" if state == OFF_STATES - 1 else str(state)
             cells = [
-                f"{hit:.2f} / {sure:.2f}" if count >= 50 else "" for hit, sure, count in places
+                f"{hit:.2f} / {sure:.2f}" if count >= 50 else "" for hit, sure, count in by_depth
             ]
             rows.append([name, label, *cells])
     return rows

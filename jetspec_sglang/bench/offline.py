@@ -8,7 +8,7 @@ output.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -89,17 +89,22 @@ def evaluate(
     Heads with one recorder share its pass of the target.
     """
     results = {name: SetResult.empty(head.config.depths) for name, head in heads.items()}
-    for index in range(len(answers)):
-        ids = torch.from_numpy(answers.sequence(index))
-        anchors = torch.arange(int(answers.response_start[index]), len(ids) - 1)
+    for ids, anchors, finished in places(answers, eos_ids):
         if len(anchors):
-            finished = int(ids[-1]) in eos_ids
             taps = {recorder: recorder(ids[None]).taps for recorder in set(recorders.values())}
             for name, head in heads.items():
                 candidates = draft(head, taps[recorders[name]], ids, anchors, width)
                 _add(results[name], candidates, ids, anchors, finished, budgets, rules)
         progress()
     return results
+
+
+def places(answers: Responses, eos_ids: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, bool]]:
+    """Of each answer: token ids [L], positions to draft from [A], whether it came to its end."""
+    for index in range(len(answers)):
+        ids = torch.from_numpy(answers.sequence(index))
+        anchors = torch.arange(int(answers.response_start[index]), len(ids) - 1)
+        yield ids, anchors, int(ids[-1]) in eos_ids
 
 
 @torch.no_grad()
@@ -109,8 +114,7 @@ def draft(
     """The head's `width` best tokens and log-probs at every depth of every anchor: [A, D, W]."""
     block = head.mask_block(ids[anchors][None])
     top = head(taps, anchors[None], block)[0].float().topk(width, dim=-1)
-    tokens = top.indices if head.draft_vocab is None else head.draft_vocab[top.indices]
-    return tokens, top.values
+    return head.ids(top.indices), top.values
 
 
 def _add(

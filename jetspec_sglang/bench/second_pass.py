@@ -51,9 +51,7 @@ def second_pass(
         logits = F.linear(part, head.lm_head.to(part.dtype)).float()
         top = logits.topk(width, dim=-1)
         found_logprobs.append(top.values - logits.logsumexp(dim=-1, keepdim=True))
-        found_tokens.append(
-            top.indices if head.draft_vocab is None else head.draft_vocab[top.indices]
-        )
+        found_tokens.append(head.ids(top.indices))
     shape = (len(anchors), nodes - 1, masks, width)
     return torch.cat(found_tokens).view(shape), torch.cat(found_logprobs).view(shape)
 

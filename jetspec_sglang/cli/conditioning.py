@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from jetspec_sglang.cli.eval import named
+from jetspec_sglang.cli.eval import first, load_heads, named
 
 if TYPE_CHECKING:
     from jetspec_sglang.bench.conditioning import Drafted, Results, Rows
@@ -27,20 +27,16 @@ def run(args: argparse.Namespace) -> tuple[Rows, Rows]:
 
     from jetspec_sglang.bench import conditioning
     from jetspec_sglang.draft.checkpoint import resolve_head
-    from jetspec_sglang.draft.reference import ReferenceHead
     from jetspec_sglang.training.responses import load
-    from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
 
     sets = {name: load(shards) for name, shards in named(args.answers).items()}
-    target = load_target(args.target)
-    head = ReferenceHead.from_folder(resolve_head(args.head), *matrices(target))
-    head.config.check_against_target(target.config)
-    recorder = Recorder(target, head.config.target_layer_ids)
+    heads, recorders, stops = load_heads(args.target, {args.head: resolve_head(args.head)})
+    head, recorder = heads[args.head], recorders[args.head]
     drafted: dict[str, list[Drafted]] = {}
     results: dict[str, Results] = {}
     for name, answers in sets.items():
-        chosen = answers.take(range(min(args.limit, len(answers))))
-        drafted[name] = list(conditioning.drafts(head, recorder, chosen, stop_ids(target)))
+        chosen = first(answers, args.limit)
+        drafted[name] = list(conditioning.drafts(head, recorder, chosen, stops))
         with tqdm(total=len(drafted[name]), desc=name, unit="answer") as bar:
             results[name] = conditioning.compare(head, drafted[name], progress=bar.update)
     times = conditioning.pass_times(head, conditioning.SIZES)

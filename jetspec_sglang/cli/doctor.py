@@ -50,12 +50,13 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
+    from jetspec_sglang.cli.serve import require_port
+
     for name in ("batch", "budget", "context"):
         value = getattr(args, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name} is {value}: must be at least 1")
-    if not 0 < args.port < 65536:
-        raise UsageError(f"--port is {args.port}: must be 1 to 65535")
+    require_port(args.port, "--port")
     checks = examine(args)
     if args.json:
         print(json.dumps([asdict(check) for check in checks], indent=2))

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from jetspec_sglang.bench.costs import Costs
     from jetspec_sglang.bench.offline import SetResult
+    from jetspec_sglang.draft.reference import ReferenceHead
     from jetspec_sglang.training.responses import Responses
+    from jetspec_sglang.training.target import Recorder
 
 EXAMPLES = """\
 examples:
@@ -73,10 +75,7 @@ def _run(args: argparse.Namespace) -> int:
     costs = Costs.load(args.costs) if args.costs else None
     sets = {name: load(path) for name, path in named(args.answers).items()}
     if args.limit:
-        sets = {
-            name: answers.take(range(min(args.limit, len(answers))))
-            for name, answers in sets.items()
-        }
+        sets = {name: first(answers, args.limit) for name, answers in sets.items()}
     heads = {name: resolve_head(folder) for name, folder in named(args.heads).items()}
     results = replay(
         args.target, heads, sets, budgets=args.budgets, rules=args.rules, width=args.width
@@ -85,6 +84,33 @@ def _run(args: argparse.Namespace) -> int:
     if args.out:
         _write(args.out, results)
     return 0
+
+
+def first(answers: "Responses", limit: int) -> "Responses":
+    """At most `limit` answers, from the beginning."""
+    return answers.take(range(min(limit, len(answers))))
+
+
+def load_heads(
+    target_name: str, folders: "dict[str, Path]"
+) -> "tuple[dict[str, ReferenceHead], dict[str, Recorder], tuple[int, ...]]":
+    """Heads and recorders by name, and the target's stop ids.
+
+    Heads with the same taps share one recorder. Raises ValueError for a head that does not fit.
+    """
+    from jetspec_sglang.draft.reference import ReferenceHead
+    from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
+
+    target = load_target(target_name)
+    heads, recorders, by_taps = {}, {}, {}
+    for name, folder in folders.items():
+        head = ReferenceHead.from_folder(folder, *matrices(target))
+        head.config.check_against_target(target.config)
+        taps = head.config.target_layer_ids
+        if taps not in by_taps:
+            by_taps[taps] = Recorder(target, taps)
+        heads[name], recorders[name] = head, by_taps[taps]
+    return heads, recorders, stop_ids(target)
 
 
 def replay(
@@ -99,24 +125,14 @@ def replay(
 ) -> "dict[str, dict[str, SetResult]]":
     """Every head on every set of answers, `{set: {head: result}}`, with a progress bar a set.
 
-    Heads with the same taps share one recording of the target. Waits between answers while
-    `pause_file` exists. Raises ValueError for a head that does not fit the target.
+    Waits between answers while `pause_file` exists. Raises ValueError for a head that does not fit
+    the target.
     """
     from tqdm import tqdm
 
     from jetspec_sglang.bench.offline import evaluate
-    from jetspec_sglang.draft.reference import ReferenceHead
-    from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
 
-    target = load_target(target_name)
-    heads, recorders, by_taps = {}, {}, {}
-    for name, folder in folders.items():
-        head = ReferenceHead.from_folder(folder, *matrices(target))
-        head.config.check_against_target(target.config)
-        taps = head.config.target_layer_ids
-        if taps not in by_taps:
-            by_taps[taps] = Recorder(target, taps)
-        heads[name], recorders[name] = head, by_taps[taps]
+    heads, recorders, stops = load_heads(target_name, folders)
     results: dict[str, dict[str, SetResult]] = {}
     for name, answers in sets.items():
         with tqdm(total=len(answers), desc=name, unit="answer") as bar:
@@ -127,7 +143,7 @@ def replay(
                     time.sleep(1)
 
             results[name] = evaluate(
-                heads, recorders, answers, stop_ids(target),
+                heads, recorders, answers, stops,
                 budgets=budgets, rules=rules, width=width, progress=answered,
             )  # fmt: skip
     return results

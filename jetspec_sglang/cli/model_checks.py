@@ -45,19 +45,10 @@ def check_head(
         return Check("head", "warn", f"none named for {model}", _remedy(NO_HEAD)), None
     if head is None:
         return Check("head", "fail", "none found", _remedy(NO_EMBEDDED_HEAD)), None
-    from jetspec_sglang.draft.checkpoint import (
-        check_checkpoint,
-        check_finite,
-        load_draft_vocab,
-        resolve_head,
-    )
+    from jetspec_sglang.draft.check import read_head
 
     try:
-        folder = resolve_head(head)
-        config = HeadConfig.from_folder(folder)
-        check_checkpoint(folder, config)
-        check_finite(folder)
-        drafted = load_draft_vocab(folder, config.vocab_size)
+        folder, config, drafted = read_head(head)
         if target is not None:
             config.check_against_target(_target_config(target))
     except (FileNotFoundError, ValueError) as error:

@@ -87,7 +87,9 @@ def run(args: argparse.Namespace) -> int:
     if controlled:
         require_free("127.0.0.1", args.controller_port, "--controller-port")
     hold(port, "--port")
-    host = _host_platform(flags if jetspec else None)
+    host = _host_platform()
+    if jetspec:
+        _check_budgets(flags, host)
     target, head = _model_and_head(flags, jetspec)
     server = [sys.executable, *interpreter_arguments(host)]
     server += sglang_arguments(flags, model=target, head=head, jetspec=jetspec, host=host)
@@ -111,10 +113,15 @@ def run(args: argparse.Namespace) -> int:
     _become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)])
 
 
-def require_free(host: str, port: int, flag: str) -> None:
-    """Raise CommandError when something listens on the port already."""
+def require_port(port: int, flag: str) -> None:
+    """Raise UsageError for a number that is no port."""
     if not 0 < port < 65536:
         raise UsageError(f"{flag} is {port}: must be 1 to 65535")
+
+
+def require_free(host: str, port: int, flag: str) -> None:
+    """Raise CommandError when something listens on the port already."""
+    require_port(port, flag)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -172,25 +179,29 @@ def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None
     return target, chosen if jetspec and head is None else None
 
 
-def _host_platform(flags: Flags | None) -> bool:
-    """Whether the server will run on the host platform. CommandError for bad variables.
-
-    `flags`: those of a launch with JETSPEC, whose budgets are checked, else None.
-    """
-    from jetspec_sglang.budget import DEFAULT_MAX_BUDGET, BudgetState
+def _host_platform() -> bool:
+    """Whether the server will run on the host platform. CommandError for bad variables."""
     from jetspec_sglang.platform import HOST_PLATFORM, activate
-    from jetspec_sglang.settings import MAX_BUDGET_LIMIT, Settings
+    from jetspec_sglang.settings import Settings
 
     try:
-        settings = Settings.from_environment()
-        host = activate() == HOST_PLATFORM
-        if flags is not None:
-            device = "cpu" if host else "cuda"
-            largest = flags.integer(MAX_BUDGET, DEFAULT_MAX_BUDGET[device])
-            if not 1 <= largest <= MAX_BUDGET_LIMIT:
-                raise UsageError(f"{MAX_BUDGET} {largest}: must be from 1 to {MAX_BUDGET_LIMIT}")
-            BudgetState.from_settings(settings, device, largest)
-        return host
+        Settings.from_environment()
+        return activate() == HOST_PLATFORM
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _check_budgets(flags: Flags, host: bool) -> None:
+    """Refuse a largest budget, or settings above it, that SGLang's start would refuse later."""
+    from jetspec_sglang.budget import DEFAULT_MAX_BUDGET, BudgetState
+    from jetspec_sglang.settings import MAX_BUDGET_LIMIT, Settings
+
+    device = "cpu" if host else "cuda"
+    largest = flags.integer(MAX_BUDGET, DEFAULT_MAX_BUDGET[device])
+    if not 1 <= largest <= MAX_BUDGET_LIMIT:
+        raise UsageError(f"{MAX_BUDGET} {largest}: must be from 1 to {MAX_BUDGET_LIMIT}")
+    try:
+        BudgetState.from_settings(Settings.from_environment(), device, largest)
     except ValueError as error:
         raise CommandError(str(error)) from None
 

@@ -1,12 +1,12 @@
 """`python -m jetspec_sglang.cli.supervise PLAN`: run server and controller together.
 
 Contract: PLAN is JSON `{server: argv, controller: argv, url, page}`, where `url` is the server's
-address and `page` the controller's. Ends when the
-server ends, with its exit status (128 + N when signal N ended it). SIGTERM and SIGINT end the
-controller first, so that it can still leave the budget as it wants, then the server; a second one
-kills both. What a child leaves behind in its process group is killed when it has ended. A controller that ends by itself is reported and the server goes on. Neither outlives
-this process. Standard library only: it stays in memory as long as the server. I/O: processes,
-signals, GET /ready.
+address and `page` the controller's. Ends when the server ends, with its exit status (128 + N when
+signal N ended it). SIGTERM and SIGINT end the controller first, so that it can still leave the
+budget as it wants, then the server; a second one kills both. What a child leaves behind in its
+process group is killed when it has ended. A controller that ends by itself is reported and the
+server goes on. Neither outlives this process. Standard library only: it stays in memory as long as
+the server. I/O: processes, signals, GET /ready.
 """
 
 import contextlib

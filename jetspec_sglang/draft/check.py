@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
 from jetspec_sglang.draft.checkpoint import (
     check_checkpoint,
     check_finite,
@@ -18,16 +20,24 @@ from jetspec_sglang.draft.checkpoint import (
 from jetspec_sglang.draft.config import HeadConfig
 
 
-def check_head(head: str, target: str | None) -> None:
-    """Refuse a head that is missing, damaged, or made for another target.
+def read_head(head: str) -> tuple[Path, HeadConfig, np.ndarray | None]:
+    """Folder, config and draft vocabulary of a head whose files are whole.
 
-    `target`: a folder, or a name that is not looked at. Raises ValueError or FileNotFoundError.
+    Raises ValueError or FileNotFoundError.
     """
     folder = resolve_head(head)
     config = HeadConfig.from_folder(folder)
     check_checkpoint(folder, config)
     check_finite(folder)
-    load_draft_vocab(folder, config.vocab_size)
+    return folder, config, load_draft_vocab(folder, config.vocab_size)
+
+
+def check_head(head: str, target: str | None) -> None:
+    """Refuse a head that is missing, damaged, or made for another target.
+
+    `target`: a folder, or a name that is not looked at. Raises ValueError or FileNotFoundError.
+    """
+    _, config, _ = read_head(head)
     if target is None:
         return
     file = Path(target).expanduser() / "config.json"

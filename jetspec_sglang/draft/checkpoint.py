@@ -1,8 +1,8 @@
 """Files of a head folder: config.json, *.safetensors, and an optional draft_vocab_ids.npy.
 
 Contract: reads headers and small arrays; weights are read only by `load_tensors` and
-`check_finite`. `resolve_head` is the one place that may use the network (a hub id). Errors are ValueError or FileNotFoundError
-that name the folder and every tensor at fault.
+`check_finite`. `resolve_head` is the one place that may use the network (a hub id). Errors are
+ValueError or FileNotFoundError that name the folder and every tensor at fault.
 """
 
 from __future__ import annotations

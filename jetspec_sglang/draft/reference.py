@@ -234,6 +234,10 @@ class ReferenceHead(nn.Module):
         head.load_state_dict(load_tensors(folder, config))
         return head.to(dtype)
 
+    def ids(self, columns: Tensor) -> Tensor:
+        """Token ids of columns of the output, any shape."""
+        return columns if self.draft_vocab is None else self.draft_vocab[columns]
+
     def mask_block(self, anchor_tokens: Tensor, block_size: int | None = None) -> Tensor:
         """anchor_tokens [N, A] -> block token ids [N, A, n]: the anchor, then MASK."""
         rows = block_size or self.config.block_size
