@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .http_client import FetchError, HttpClient
+from .writes import SPAN_S
 
 TIMEOUT_S = 5.0
 
@@ -42,6 +43,8 @@ def describe(detail: Mapping[str, Any]) -> Iterator[str]:
     yield f"  runs budget {running}; decided {decision['budget']}: {decision['reason']}"
     if why["batch_now"] is not None:
         yield f"  batch {why['batch_now']:.1f}, expected {why['batch_expected']:.1f}"
+    if why["overwrites"]:
+        yield f"  changed by somebody else {why['overwrites']} times within {SPAN_S / 60:.0f} minutes"
     for fault in why["faults"]:
         yield f"  unusable: {fault['signal']}: {fault['fault']} {fault['detail']}".rstrip()
     if why["clamps"]:

@@ -163,24 +163,6 @@ class AuditSettings(Section):
     backups: int = Field(5, ge=1, le=1000)
 
 
-class LeaderSettings(Section):
-    """Leader election through a Kubernetes Lease; off: this replica always leads."""
-
-    enabled: bool = False
-    lease: str = Field("jetspec-controller", pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
-    namespace: str | None = Field(None, description="default: the pod's own")
-    identity: str | None = Field(None, description="default: the host's name")
-    lease_s: float = Field(15.0, ge=2)
-    retry_s: float = Field(3.0, ge=0.1)
-    kubeconfig: Path | None = None
-
-    @model_validator(mode="after")
-    def _renewable(self) -> Self:
-        if self.lease_s < 3 * self.retry_s:
-            raise ValueError(f"lease_s is {self.lease_s}; it must be at least 3 × retry_s")
-        return self
-
-
 class Settings(BaseSettings):
     """Everything the controller can be told."""
 
@@ -206,7 +188,6 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     state: StateSettings = Field(default_factory=StateSettings)
     audit: AuditSettings = AuditSettings()
-    leader: LeaderSettings = LeaderSettings()
     on_shutdown: OnShutdown = OnShutdown.HOLD
     record: Path | None = Field(None, description="append observations here, for `replay`")
 

@@ -17,8 +17,9 @@ def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_
     metrics.target_up.labels(name).set(tracked.ready)
     metrics.show_mode(name, tracked.mode)
     metrics.decisions_total.labels(name, decision.action, decision.reason).inc()
-    if decision.reason is Reason.DRIFT_REAPPLY:
+    if decision.reason in (Reason.DRIFT_REAPPLY, Reason.SECOND_WRITER):
         metrics.drift_total.labels(name).inc()
+    metrics.second_writer.labels(name).set(tracked.contested)
     for error in observation.errors:
         metrics.scrape_errors_total.labels(name, error.signal, error.fault).inc()
     for gauge, budget in (

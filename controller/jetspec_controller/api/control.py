@@ -22,14 +22,14 @@ class Reloaded(BaseModel):
     )
 
 
-@router.post("/pause", responses=answers(PauseState(paused=True), 401, 403, 409, 503))
+@router.post("/pause", responses=answers(PauseState(paused=True), 401, 403, 503))
 async def pause(service: ServiceDep, actor: ActorDep) -> PauseState:
     """Go on observing and deciding, apply nothing. Survives a restart."""
     service.set_paused(True, actor)
     return PauseState(paused=True)
 
 
-@router.post("/resume", responses=answers(PauseState(paused=False), 401, 403, 409, 503))
+@router.post("/resume", responses=answers(PauseState(paused=False), 401, 403, 503))
 async def resume(service: ServiceDep, actor: ActorDep) -> PauseState:
     """Apply decisions again."""
     service.set_paused(False, actor)

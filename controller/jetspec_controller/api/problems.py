@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from ..service import BudgetNotAllowedError, NotLeadingError
+from ..service import BudgetNotAllowedError
 from ..settings import SettingsError
 from ..state_file import StateUnavailableError
 
@@ -82,11 +82,6 @@ def install(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         parts = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         return problem(request, 422, "invalid-request", "; ".join(parts))
-
-    @app.exception_handler(NotLeadingError)
-    async def follower(request: Request, error: NotLeadingError) -> JSONResponse:
-        detail = f"this replica follows; the leader is {error}"
-        return problem(request, 409, "not-leading", detail)
 
     @app.exception_handler(BudgetNotAllowedError)
     async def budget(request: Request, error: BudgetNotAllowedError) -> JSONResponse:

@@ -37,10 +37,9 @@ function fillTargets() {
 
 function showStatus() {
   const up = fleet.targets.filter((target) => target.ready).length;
-  const role = fleet.leader ? "" : ` · following ${fleet.holder ?? "nobody"}`;
   const paused = fleet.paused ? " · paused: nothing is applied" : "";
   const status = $("status");
-  status.textContent = `${up} of ${fleet.targets.length} servers readable${role}${paused}`;
+  status.textContent = `${up} of ${fleet.targets.length} servers readable${paused}`;
   status.classList.toggle("bad", up < fleet.targets.length || fleet.paused);
 }
 
@@ -56,6 +55,7 @@ function showNow(detail) {
   const parts = [`Decided ${decision.budget ?? "nothing"}: ${plain(decision.reason)}`];
   if (why.batch_expected !== null) parts.push(`expected batch ${number(why.batch_expected, 1)}`);
   if (why.clamps.length) parts.push(`limited by ${why.clamps.map(plain).join(", ")}`);
+  if (why.overwrites) parts.push(`changed by somebody else ${why.overwrites} times of late`);
   for (const fault of detail.faults) parts.push(`${plain(fault.signal)} ${plain(fault.fault)} ${fault.detail}`.trim());
   $("why").textContent = parts.join(" · ");
 }

@@ -79,7 +79,6 @@ def test_a_prometheus_flag_keeps_the_file_s_other_keys(tmp_path: Path) -> None:
         ({"prometheus": {"url": "http://p", "headers": {"X": "a\nb"}}}, "prometheus.headers.X"),
         ({"prometheus": {"url": "http://p", "headers": {"a b": "c"}}}, "prometheus.headers.a b"),
         ({"discovery": {"prometheus": {}}}, "prometheus.url"),
-        ({"leader": {"lease_s": 5, "retry_s": 4}}, "lease_s"),
         ({"prometheus": {"url": "http://p", "timeout_s": 0}}, "prometheus.timeout_s"),
         ({"control": {"admin_key": {"file": "/a", "env": "B"}}}, "exactly one"),
         ({"control": {"admin_key": {}}}, "exactly one"),
