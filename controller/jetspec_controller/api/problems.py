@@ -6,11 +6,10 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from starlette.exceptions import HTTPException
 
 from ..service import BudgetNotAllowedError
 from ..settings import SettingsError
@@ -74,7 +73,10 @@ def install(app: FastAPI) -> None:
     async def own(request: Request, error: ProblemError) -> JSONResponse:
         return problem(request, error.status, error.kind, error.detail, error.headers)
 
+    # The router's own errors are not FastAPI's HTTPException.
     @app.exception_handler(HTTPException)
+    @app.exception_handler(404)
+    @app.exception_handler(405)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         return problem(request, error.status_code, None, str(error.detail), error.headers)
 
