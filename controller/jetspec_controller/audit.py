@@ -41,7 +41,7 @@ class Event(StrEnum):
     PIN_EXPIRED = "pin_expired"  # target
     PAUSED = "paused"
     RESUMED = "resumed"
-    CONFIG_RELOADED = "config_reloaded"  # config
+    CONFIG_RELOADED = "config_reloaded"  # config, restart_needed
     CONFIG_REFUSED = "config_refused"  # detail
     WRITE_DENIED = "write_denied"  # path
 

@@ -22,14 +22,13 @@ from .loop import ControlLoop
 from .metrics import ControllerMetrics
 from .parts import build_parts
 from .recorder import Recorder
-from .settings import OnShutdown, Settings, SettingsError, load, policy_for
+from .settings import OnShutdown, Settings, SettingsError, in_force, load, policy_for
 from .state_file import Pin, StateFile
 from .tokens import Tokens
 from .tracked import Tracked
 
 logger = logging.getLogger(__name__)
 
-RESTART_ONLY = ("api", "state", "audit", "record")
 LIVE_TICKS = 5
 LIVE_S = 30.0
 
@@ -60,6 +59,7 @@ class Service:
         self._reloading = asyncio.Lock()
         self._stack = AsyncExitStack()
         self.looping: asyncio.Task[None] | None = None
+        self.restart_needed: tuple[str, ...] = ()
         self._began = time.monotonic()
 
     async def start(self, *, run: bool = True) -> None:
@@ -153,13 +153,15 @@ class Service:
         self.audit.write(Event.PAUSED if paused else Event.RESUMED, actor=actor)
 
     async def reload(self, actor: str) -> tuple[str, ...]:
-        """Put the file's present content in force; the sections that need a restart to change.
+        """Put the file's present content in force; returns the keys that changed since the start
+        and wait for a restart.
 
         Raises SettingsError and keeps everything as it was if anything is wrong.
         """
         async with self._reloading:
             try:
-                settings = load(self._config_path, self._flags)
+                wanted = load(self._config_path, self._flags)
+                settings, waiting = in_force(wanted, self.settings)
                 tokens = Tokens.load(settings.api)
                 parts = await build_parts(settings, self.metrics, self.clock)
             except SettingsError as error:
@@ -167,17 +169,16 @@ class Service:
                 self.audit.write(Event.CONFIG_REFUSED, actor=actor, detail=str(error))
                 raise
             old = self._parts
-            waiting = tuple(
-                name
-                for name in RESTART_ONLY
-                if getattr(settings, name) != getattr(self.settings, name)
-            )
             self._parts, self.settings, self.tokens = parts, settings, tokens
             await self.loop.use(parts)
             await old.stack.aclose()
+            self.restart_needed = waiting
             self.metrics.show_config(settings.digest)
             self.metrics.config_last_reload_success.set(1)
-            self.audit.write(Event.CONFIG_RELOADED, actor=actor, config=settings.digest)
+            self.metrics.config_restart_needed.set(len(waiting))
+            self.audit.write(
+                Event.CONFIG_RELOADED, actor=actor, config=settings.digest, restart_needed=waiting
+            )
             return waiting
 
     def _check_pin(self, tracked: Tracked, policy: PolicyConfig, budget: int) -> None:

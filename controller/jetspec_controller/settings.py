@@ -12,12 +12,12 @@ import os
 from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -243,6 +243,24 @@ class Settings(BaseSettings):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
 
+RESTART_ONLY = ("api.host", "api.port", "api.history", "state", "audit", "record")
+"""Keys that only a restart puts in force."""
+
+
+def in_force(wanted: Settings, running: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """What a running controller can take of `wanted`, and the keys that it cannot."""
+    waiting = tuple(
+        key for key in RESTART_ONLY if attrgetter(key)(wanted) != attrgetter(key)(running)
+    )
+    kept: dict[str, Any] = {}
+    api: dict[str, Any] = {}
+    for key in waiting:
+        section, _, name = key.partition(".")
+        (api if name else kept)[name or section] = attrgetter(key)(running)
+    kept["api"] = wanted.api.model_copy(update=api)
+    return wanted.model_copy(update=kept), waiting
+
+
 def policy_for(policy: PolicyConfig, overrides: Mapping[str, Any]) -> PolicyConfig:
     """The shared policy with a target's own keys. Raises ValueError for a wrong key or value."""
     if not overrides:
@@ -293,7 +311,7 @@ def _place(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location)) or "settings"
 
 
-def _problem(part: ErrorDetails) -> str:
+def _problem(part: Mapping[str, object]) -> str:
     message = str(part["msg"]).removeprefix("Value error, ")
     given = part.get("input")
     if isinstance(given, str | int | float | bool):

@@ -18,7 +18,7 @@ class PauseState(BaseModel):
 class Reloaded(BaseModel):
     config: str
     restart_needed: tuple[str, ...] = Field(
-        description="sections that changed and wait for a restart"
+        description="keys that changed since the start and wait for a restart"
     )
 
 
@@ -36,7 +36,7 @@ async def resume(service: ServiceDep, actor: ActorDep) -> PauseState:
     return PauseState(paused=False)
 
 
-RELOADED = Reloaded(config="9e0e1fa15e9c", restart_needed=("api",))
+RELOADED = Reloaded(config="9e0e1fa15e9c", restart_needed=("api.port",))
 
 
 @router.post("/config/reload", responses=answers(RELOADED, 401, 403, 422))

@@ -224,7 +224,7 @@ async def test_reload_through_the_api(serve, tmp_path: Path) -> None:
     async with serve() as (rig, client):
         rig.service._config_path = config
         answer = (await client.post("/v1/config/reload", headers=TOKEN)).json()
-        assert answer == {"config": rig.service.settings.digest, "restart_needed": ["api"]}
+        assert answer == {"config": rig.service.settings.digest, "restart_needed": ["api.history"]}
         config.write_text("policy: {max_budget: -1}\n")
         response = await client.post("/v1/config/reload", headers=TOKEN)
         assert is_problem(response, 422, "invalid-config")
