@@ -47,7 +47,16 @@ class PolicyConfig(BaseModel):
         default=None, gt=0, description="bound on the TTFT percentile"
     )
     kv_high_water: float = Field(
-        default=0.95, gt=0, le=1, description="token usage that forbids a rise"
+        default=0.95,
+        gt=0,
+        le=1,
+        description="share of the KV cache that requests and their trees may fill",
+    )
+    look_ahead_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="how far ahead the batch is expected: KV cache, latency bounds",
     )
 
     max_age_s: float = Field(default=10.0, gt=0, description="older samples are stale")
