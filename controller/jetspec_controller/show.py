@@ -34,5 +34,7 @@ def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_
     metrics.show_signal(name, "waiting_requests", observation.waiting_requests)
     metrics.show_signal(name, "arrival_rate", observation.arrival_rate)
     metrics.show_signal(name, "tokens_per_second", observation.tokens_per_second)
+    metrics.show_signal(name, "token_usage", observation.token_usage)
+    metrics.show_signal(name, "expected_batch", decision.explanation.batch_expected)
     for signal, age in observation.ages:
         metrics.signal_age_seconds.labels(name, signal).set(age)

@@ -71,11 +71,11 @@ class PolicyConfig(BaseModel):
         default=0.02, ge=0, lt=1, description="predicted gain a cut must exceed"
     )
     rise_after_ticks: int = Field(
-        default=2, ge=1, le=1000, description="ticks a rise must be wanted"
+        default=2, ge=1, le=1000, description="ticks a rise must be wanted; one number only"
     )
     dwell_s: float = Field(default=3.0, ge=0, description="no rise sooner after the last change")
     max_dwell_s: float = Field(
-        default=12.0, ge=0, description="bound of the dwell grown by reversals"
+        default=12.0, ge=0, description="bound of the dwell grown by reversals; one number only"
     )
     step_up: int = Field(default=2, ge=1, le=64, description="tiers a rise may climb in a tick")
     step_down: int = Field(default=64, ge=1, le=64, description="tiers a cut may fall in a tick")

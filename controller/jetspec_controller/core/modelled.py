@@ -86,8 +86,8 @@ def plan(
 
 
 def _ahead(config: PolicyConfig, load: Load, speed: SpeedModel | None, in_force: Table) -> float:
-    """The largest batch within ``look_ahead_s`` that wants to run, under the plan in force: a full
-    KV cache may be why it does not.
+    """The largest batch within ``look_ahead_s`` that wants to run, under the plan in force. A full
+    KV cache may be why it does not, and a load that rises is below Little's law: neither counts.
     """
 
     def token_s(batch: Array) -> Array:
@@ -96,7 +96,7 @@ def _ahead(config: PolicyConfig, load: Load, speed: SpeedModel | None, in_force:
         column = int(np.searchsorted(speed.budgets, here))
         return speed.token_s(batch)[column : column + 1]
 
-    load = replace(load, limit=load.slots)
+    load = replace(load, limit=load.slots, scale=max(load.scale, 1.0))
     if speed is None:
         load = replace(load, output_tokens=None)
     return float(peak_batch(load, config.look_ahead_s, token_s, 1)[0])

@@ -52,8 +52,10 @@ function showNow(detail) {
   $("now-mode").textContent = summary.pin ? `pinned to ${summary.pin.budget}` : plain(summary.mode || "–");
   if (!decision) return;
   const why = decision.explanation;
+  $("now-rate").textContent = number(why.arrival_rate, 2);
+  $("now-expected").textContent = number(why.batch_expected, 1);
   const parts = [`Decided ${decision.budget ?? "nothing"}: ${plain(decision.reason)}`];
-  if (why.batch_expected !== null) parts.push(`expected batch ${number(why.batch_expected, 1)}`);
+  if (why.kv_ceiling !== null) parts.push(`KV cache has room for budget ${why.kv_ceiling}`);
   if (why.clamps.length) parts.push(`limited by ${why.clamps.map(plain).join(", ")}`);
   if (why.overwrites) parts.push(`changed by somebody else ${why.overwrites} times of late`);
   for (const fault of detail.faults) parts.push(`${plain(fault.signal)} ${plain(fault.fault)} ${fault.detail}`.trim());
