@@ -1,9 +1,18 @@
-"""Requests shared by the integration tests."""
+"""Requests and readings shared by the integration tests.
+
+The servers live for the whole run: whatever they count is read as a difference.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from tests.support.prompts import chat_ids, texts
+from tests.support.server import Server, total
+
+Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def greedy(prompt_ids: Sequence[int], tokens: int, **params: Any) -> dict[str, Any]:
@@ -32,3 +41,14 @@ def differing(
             )
             different.append((i, place))
     return different
+
+
+def flush_series(server: Server) -> Series:
+    """The series after everything counted so far is written, with one more round of one request."""
+    time.sleep(0.6)
+    server.generate(greedy(chat_ids(texts(1)[0]), 2, ignore_eos=True))
+    return server.metrics()
+
+
+def delta(before: Series, after: Series, name: str, **labels: str) -> float:
+    return total(after, name, **labels) - total(before, name, **labels)

@@ -1,18 +1,26 @@
-"""Servers of the integration tests: started at first use, shared by the whole run."""
+"""Servers of the integration tests: started at first use, shared by the whole run.
+
+`pytest -n 2 --dist loadgroup` runs two files at a time. Every test that uses a server of the whole
+run (`WHOLE_RUN`) goes to one worker, so that each of these servers starts once.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from jetspec_sglang import embedded
+from tests.conftest import RECORDINGS
+from tests.integration.cases import greedy
 from tests.support import oracle
 from tests.support.heads import head_config, write_head
+from tests.support.prompts import chat_ids, texts
 from tests.support.reference import Reference
 from tests.support.server import Server
 
@@ -31,6 +39,12 @@ HOST = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_T
 SECONDS = 1800
 """A test may have to start two servers on a busy machine first."""
 
+WHOLE_RUN = {"jetspec", "reference"}
+"""Session fixtures that hold a server."""
+
+LEARNED = (16, 64)
+"""Texts that the oracle knows before the first test, and tokens of each one's continuation."""
+
 StartServer = Callable[..., Server]
 
 
@@ -38,6 +52,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("integration") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SECONDS))
+        if WHOLE_RUN.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        else:
+            item.add_marker(pytest.mark.xdist_group("servers"))
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +80,8 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> StartServer:
 @pytest.fixture(scope="session")
 def reference(start_server: StartServer) -> Iterator[Reference]:
     """Plain decoding's answers."""
-    recorded = Reference(lambda: start_server("plain", "--max-total-tokens", "16384"))
+    folder = Path(os.environ[RECORDINGS])
+    recorded = Reference(lambda: start_server("plain", "--max-total-tokens", "16384"), folder)
     yield recorded
     recorded.close()
 
@@ -99,18 +118,29 @@ def jetspec(
     heads: dict[str, Path],
     trace: Path,
     with_oracle: dict[str, str],
+    reference: Reference,
 ) -> Iterator[Server]:
-    """The shared JETSPEC server: causal head, oracle, small KV pool, small prefill chunks."""
-    server = start_server(
-        "jetspec",
-        *jetspec_flags(heads["causal"]),
-        *("--max-total-tokens", str(POOL), "--chunked-prefill-size", str(CHUNK)),
-        *("--context-length", str(CONTEXT)),
-        settings={"draft_trace": str(trace), "calibration_seconds": 1.0},
-        environment=with_oracle,
-    )
-    yield server
-    server.stop()
+    """The shared JETSPEC server: causal head, oracle, small KV pool, small prefill chunks.
+
+    The oracle knows the first texts whatever test comes first. Plain decoding records them while
+    this server starts.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        starting = beside.submit(
+            start_server,
+            "jetspec",
+            *jetspec_flags(heads["causal"]),
+            *("--max-total-tokens", str(POOL), "--chunked-prefill-size", str(CHUNK)),
+            *("--context-length", str(CONTEXT)),
+            settings={"budget": 16, "draft_trace": str(trace), "calibration_seconds": 1.0},
+            environment=with_oracle,
+        )
+        try:
+            count, tokens = LEARNED
+            reference.teach([greedy(chat_ids(t), tokens, ignore_eos=True) for t in texts(count)])
+            yield starting.result()
+        finally:
+            starting.result().stop()
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 
 from jetspec_sglang import embedded
 from jetspec_sglang.training.target import load_target
-from tests.integration.cases import differing, greedy, ids
+from tests.integration.cases import delta, differing, flush_series, greedy, ids
 from tests.support.probabilities import Martingale, martingale
 from tests.support.prompts import chat_ids, texts
 from tests.support.reference import Reference
-from tests.support.server import Server, total
+from tests.support.server import Server
 
 pytestmark = pytest.mark.integration
 SetBudget = Callable[[int], None]
@@ -66,12 +66,11 @@ def test_unbiased_at_temperature_one(
     requests = sampled(prompts, tokens)
     assert_unbiased(judge(target, requests, reference.answers(requests)))
     budget(16)
-    before = jetspec.metrics()
+    before = flush_series(jetspec)
     answers = jetspec.generate_all(requests, 8)
-    after = jetspec.metrics()
+    after = flush_series(jetspec)
     assert all(len(answer["output_ids"]) == tokens for answer in answers)
-    name = "jetspec_accepted_node_budget_count"
-    accepted = total(after, name, budget="16") - total(before, name, budget="16")
+    accepted = delta(before, after, "jetspec_accepted_node_budget_count", budget="16")
     assert accepted > 0.05 * prompts * tokens, "drafts were never accepted: nothing was tested"
     assert_unbiased(judge(target, requests, answers))
 
