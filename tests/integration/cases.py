@@ -6,6 +6,7 @@ The servers live for the whole run: whatever they count is read as a difference.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,16 @@ def greedy(prompt_ids: Sequence[int], tokens: int, **params: Any) -> dict[str, A
         "input_ids": list(prompt_ids),
         "sampling_params": {"temperature": 0, "max_new_tokens": tokens, **params},
     }
+
+
+Named = tuple[dict[str, Any], dict[str, Any]]
+"""A request with its id, and its answer."""
+
+
+def send(server: Server, requests: Iterable[dict[str, Any]], concurrency: int) -> list[Named]:
+    """Requests under ids of their own, by which the draft trace names them."""
+    named = [{**request, "rid": uuid.uuid4().hex} for request in requests]
+    return list(zip(named, server.generate_all(named, concurrency), strict=True))
 
 
 def ids(answers: Iterable[dict[str, Any]]) -> list[list[int]]:

@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jetspec_sglang import embedded
+from jetspec_sglang.training.target import load_target
 from tests.conftest import RECORDINGS
-from tests.integration.cases import greedy
+from tests.integration.cases import Named, greedy, send
 from tests.support import oracle
 from tests.support.heads import head_config, write_head
-from tests.support.prompts import chat_ids, texts
+from tests.support.prompts import SYSTEM, chat_ids, texts
 from tests.support.reference import Reference
 from tests.support.server import Server
 
@@ -43,7 +45,7 @@ WHOLE_RUN = {"jetspec", "reference"}
 """Session fixtures that hold a server."""
 
 LEARNED = (16, 64)
-"""Texts that the oracle knows before the first test, and tokens of each one's continuation."""
+"""Texts that the oracle knows before any test, and tokens of each one's continuation."""
 
 StartServer = Callable[..., Server]
 
@@ -87,6 +89,12 @@ def reference(start_server: StartServer) -> Iterator[Reference]:
 
 
 @pytest.fixture(scope="session")
+def target() -> Any:
+    """The embedded target in transformers, beside the servers: the independent implementation."""
+    return load_target(embedded.target_path())
+
+
+@pytest.fixture(scope="session")
 def heads(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Random heads: `causal` with a draft vocabulary, `bidirectional` over the whole one."""
     folder = tmp_path_factory.mktemp("heads")
@@ -107,9 +115,22 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def with_oracle(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> dict[str, str]:
-    """Environment of a server that drafts recorded continuations."""
+def oracle_plugin(tmp_path_factory: pytest.TempPathFactory, reference: Reference) -> dict[str, str]:
+    """Environment of a server that drafts whatever is recorded."""
     return oracle.install(tmp_path_factory.mktemp("plugin"), reference.oracle, REPOSITORY)
+
+
+def teach(reference: Reference) -> None:
+    """The first texts, so that drafts do not depend on which test comes first."""
+    count, tokens = LEARNED
+    reference.teach([greedy(chat_ids(t), tokens, ignore_eos=True) for t in texts(count)])
+
+
+@pytest.fixture(scope="session")
+def with_oracle(oracle_plugin: dict[str, str], reference: Reference) -> dict[str, str]:
+    """Environment of a server that drafts recorded continuations, the first texts' among them."""
+    teach(reference)
+    return oracle_plugin
 
 
 @pytest.fixture(scope="session")
@@ -117,13 +138,12 @@ def jetspec(
     start_server: StartServer,
     heads: dict[str, Path],
     trace: Path,
-    with_oracle: dict[str, str],
+    oracle_plugin: dict[str, str],
     reference: Reference,
 ) -> Iterator[Server]:
     """The shared JETSPEC server: causal head, oracle, small KV pool, small prefill chunks.
 
-    The oracle knows the first texts whatever test comes first. Plain decoding records them while
-    this server starts.
+    Plain decoding records what the oracle learns first while this server starts.
     """
     with ThreadPoolExecutor(1) as beside:
         starting = beside.submit(
@@ -133,11 +153,10 @@ def jetspec(
             *("--max-total-tokens", str(POOL), "--chunked-prefill-size", str(CHUNK)),
             *("--context-length", str(CONTEXT)),
             settings={"budget": 16, "draft_trace": str(trace), "calibration_seconds": 1.0},
-            environment=with_oracle,
+            environment=oracle_plugin,
         )
         try:
-            count, tokens = LEARNED
-            reference.teach([greedy(chat_ids(t), tokens, ignore_eos=True) for t in texts(count)])
+            teach(reference)
             yield starting.result()
         finally:
             starting.result().stop()
@@ -148,6 +167,19 @@ def budget(jetspec: Server) -> Iterator[Callable[[int], None]]:
     """Set the shared server's budget; back to 16 afterwards."""
     yield jetspec.set_budget
     jetspec.set_budget(16)
+
+
+@pytest.fixture(scope="session")
+def crowd(jetspec: Server, reference: Reference) -> list[Named]:
+    """Sixteen long prompts at B=64, once: they do not fit the pool, so some are retracted."""
+    requests = [greedy(chat_ids(text, SYSTEM), 24, ignore_eos=True) for text in texts(16)]
+    reference.answers(requests)
+    jetspec.flush()
+    jetspec.set_budget(64)
+    try:
+        return send(jetspec, requests, 16)
+    finally:
+        jetspec.set_budget(16)
 
 
 def jetspec_flags(head: Path) -> tuple[str, ...]:
