@@ -32,7 +32,9 @@ class ControllerMetrics:
         self.config_last_reload_success = self._gauge(
             "config_last_reload_success", "1 if the last reload took effect, 0 if it was refused."
         )
-        self.is_leader = self._gauge("is_leader", "1 if this replica applies decisions.")
+        self.config_restart_needed = self._gauge(
+            "config_restart_needed", "Changed configuration keys that wait for a restart."
+        )
         self.paused = self._gauge("paused", "1 while applying is paused through the API.")
         self.targets = self._gauge("targets", "Servers under control.")
 
@@ -71,6 +73,9 @@ class ControllerMetrics:
         self.drift_total = self._counter(
             "drift", "Ticks that found a budget nobody here decided.", "target"
         )
+        self.second_writer = self._gauge(
+            "second_writer", "1 while somebody else changes the budget too.", "target"
+        )
         self.scrape_errors_total = self._counter(
             "scrape_errors", "Inputs that could not be read.", "target", "signal", "reason"
         )
@@ -91,7 +96,7 @@ class ControllerMetrics:
         )
         self.build_info.labels(__version__).set(1)
         self.config_last_reload_success.set(1)
-        for gauge in (self.is_leader, self.paused, self.loop_lag_seconds):
+        for gauge in (self.paused, self.config_restart_needed, self.loop_lag_seconds):
             gauge.set(0)
 
     def forget(self, target: str) -> None:
