@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv/bin
 
-.PHONY: help install test-programs python serve stack preview test test-full test-gpu fmt lint type clean prune
+.PHONY: help install test-programs python serve stack preview dashboards test test-full test-gpu fmt lint type clean prune
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ stack: install ## Serve, with Prometheus and (where installed) Grafana; ARGS as 
 
 preview: install ## Draw the dashboards from the stack's Prometheus to PNG, in out/
 	@$(VENV)/python dashboards/preview.py $(ARGS)
+
+dashboards: install ## Write dashboards/grafana/*.json from their code
+	$(VENV)/python dashboards/generate.py
 
 test: test-programs ## Unit tests, then a slice of the integration tests
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not full"

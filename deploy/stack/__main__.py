@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> None:
         targets = {"sglang": launch["url"]}
         if controlled:
             targets["jetspec-controller"] = launch["companions"][0]["page"]
+        targets["prometheus"] = f"http://127.0.0.1:{args.prometheus_port}"
         watcher = prometheus.companion(folder, args.prometheus_port, args.retention, targets)
         launch["companions"].append(watcher)
         if controlled and args.controller_source == "prometheus":

@@ -98,7 +98,7 @@ def test_plain_is_watched_too(launched, programs):
     programs("prometheus")
     plan = launched("--plain")
     assert names(plan) == ["Prometheus"]
-    assert jobs(plan["companions"][0]) == {"sglang": "127.0.0.1:31999"}
+    assert jobs(plan["companions"][0]).keys() == {"sglang", "prometheus"}
 
 
 def jobs(companion):
@@ -117,6 +117,7 @@ def test_prometheus_scrapes_both_with_the_repositorys_rules(launched, programs, 
     assert jobs(companion) == {
         "sglang": "127.0.0.1:31999",
         "jetspec-controller": "127.0.0.1:31998",
+        "prometheus": companion["page"].removeprefix("http://"),
     }
     content = yaml.safe_load((tmp_path / "data" / "prometheus.yml").read_text())
     patterns = [Path(pattern) for pattern in content["rule_files"]]
