@@ -4,6 +4,7 @@ Pixels count from the top left, as Grafana's do. I/O: none but `save`.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,18 @@ matplotlib.use("Agg")
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch
+from matplotlib.textpath import TextPath
 from matplotlib.transforms import IdentityTransform
 
 from dashboards.drawing import colors
 
 DPI = 100
 FONT_PX = 12
-CHARACTER_PX = 0.58
-"""Width of an average character as a part of the font's size."""
 STYLE = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["Inter", "Roboto", "Helvetica", "Arial", "DejaVu Sans"],
+    "font.sans-serif": ["DejaVu Sans"],
     "axes.edgecolor": colors.BORDER,
     "axes.labelcolor": colors.WEAK_TEXT,
     "axes.spines.top": False,
@@ -50,6 +51,13 @@ STYLE = {
 def points(pixels: float) -> float:
     """matplotlib's size of text and lines that are so many pixels high or wide."""
     return pixels * 72 / DPI
+
+
+@lru_cache(maxsize=4096)
+def text_width(words: str, px: float, weight: str = "normal") -> float:
+    """How many pixels the words are wide."""
+    font = FontProperties(family=STYLE["font.sans-serif"], weight=weight)
+    return TextPath((0, 0), words, size=px, prop=font).get_extents().width if words.strip() else 0.0
 
 
 class Canvas:
@@ -126,6 +134,7 @@ class Box:
             edgecolor=edge,
             linewidth=0.8,
             transform=IdentityTransform(),
+            zorder=-1,
         )
         self.canvas.figure.add_artist(patch)
 
@@ -153,7 +162,10 @@ class Box:
             fontweight=weight,
         )
 
-    def cut(self, words: str, pixels: float, px: float = FONT_PX) -> str:
+    def cut(self, words: str, pixels: float, px: float = FONT_PX, weight: str = "normal") -> str:
         """The words, shortened with an ellipsis to fit into so many pixels."""
-        fitting = int(pixels / (px * CHARACTER_PX))
-        return words if len(words) <= fitting else words[: max(1, fitting - 1)] + "…"
+        if text_width(words, px, weight) <= pixels:
+            return words
+        while words and text_width(words + "…", px, weight) > pixels:
+            words = words[:-1]
+        return words + "…"

@@ -1,5 +1,7 @@
 """Grafana's light theme: its colours by name, and the classic palette. Pure."""
 
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+
 PAGE, PANEL, BORDER = "#f4f5f5", "#ffffff", "#dfe1e5"
 TEXT, WEAK_TEXT, GRID = "#24292e", "#6b7280", "#e5e7ea"
 
@@ -34,6 +36,35 @@ def named(color: str) -> str:
     if hue in _HUES and shade in _SHADES:
         return _HUES[hue][_SHADES.index(shade)]
     return color
+
+
+_CONTINUOUS = {
+    "BlYlRd": ("blue", "yellow", "red"),
+    "GrYlRd": ("green", "yellow", "red"),
+    "RdYlGr": ("red", "yellow", "green"),
+    "YlRd": ("yellow", "red"),
+    "BlPu": ("blue", "purple"),
+    "YlBl": ("yellow", "blue"),
+    "blues": ("white", "dark-blue"),
+    "reds": ("white", "dark-red"),
+    "greens": ("white", "dark-green"),
+    "purples": ("white", "dark-purple"),
+}
+
+
+def continuous(mode: str, part: float) -> str | None:
+    """The colour at `part` (0 to 1) of a mode such as `continuous-BlYlRd`; None for other modes."""
+    stops = _CONTINUOUS.get(mode.removeprefix("continuous-"))
+    if stops is None or not mode.startswith("continuous-"):
+        return None
+    scheme = LinearSegmentedColormap.from_list(mode, [named(stop) for stop in stops])
+    return to_hex(scheme(min(1.0, max(0.0, part))))
+
+
+def on(background: str) -> str:
+    """A text colour that can be read on the background."""
+    red, green, blue = to_rgb(background)
+    return TEXT if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else "#ffffff"
 
 
 def of_series(number: int) -> str:

@@ -113,18 +113,3 @@ def _buckets(frames: Sequence[Frame]) -> list[Frame]:
         le = counts.labels.get("le", counts.display)
         made.append(frame.with_fields([times, replace(counts, values=alone, legend=le)]))
     return made
-
-
-def name_values(frames: Sequence[Frame]) -> list[Frame]:
-    """Tables of several queries: `Value` becomes `Value #A`, as Grafana calls it."""
-    if len(frames) < 2:
-        return [*frames]
-    return [
-        frame.with_fields(
-            replace(field, name=f"Value #{frame.ref}")
-            if field.name == "Value" and field.legend is None
-            else field
-            for field in frame.fields
-        )
-        for frame in frames
-    ]

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib import rc_context
 
 from dashboards.drawing import colors, transformations
-from dashboards.drawing.canvas import STYLE, Box, Canvas
+from dashboards.drawing.canvas import STYLE, Box, Canvas, text_width
 from dashboards.drawing.dashboard import Dashboard, Panel
 from dashboards.drawing.frames import Frame, from_results
 from dashboards.drawing.panels import DRAW
@@ -94,7 +94,7 @@ def _head(canvas: Canvas, dashboard: Dashboard, queries: Queries) -> None:
         name = variable.get("label") or variable["name"]
         words = f"{name}: {queries.values[variable['name']].in_title()}"
         box.text(x, 46, words, px=11, color=colors.WEAK_TEXT)
-        x += len(words) * 11 * 0.58 + 18
+        x += text_width(words, 11) + 18
     box.text(box.width - 4, 20, _range(queries.span), px=11, color=colors.WEAK_TEXT, align="right")
 
 
@@ -113,7 +113,8 @@ def _panel(box: Box, panel: Panel, queries: Queries, view: View, drawn: Drawn) -
     bare = panel.json.get("transparent")
     if not bare:
         box.fill(colors.PANEL, colors.BORDER)
-    box.text(10, TITLE_PX / 2 + 1, box.cut(title, box.width - 16, 13), px=13, weight="bold")
+    shown = box.cut(title, box.width - 18, 13, "bold")
+    box.text(10, TITLE_PX / 2 + 1, shown, px=13, weight="bold")
     inside = box.inset(8, TITLE_PX if title else 8, 8, 6)
     if panel.type == "text":
         DRAW["text"](inside, panel, [], view)

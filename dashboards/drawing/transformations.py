@@ -5,7 +5,6 @@ UnknownTransformationError, so that no picture is silently another than Grafana'
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,6 @@ from dashboards.drawing.frames import (
     Frame,
     Value,
     as_number,
-    name_values,
 )
 
 Options = Mapping[str, Any]
@@ -40,65 +38,10 @@ def apply(frames: Sequence[Frame], transformations: Sequence[Options]) -> list[F
     return found
 
 
-def join_by_field(frames: list[Frame], options: Options) -> list[Frame]:
-    """One frame, a row for each value of the field (the first time field without one)."""
-    if not frames:
-        return []
-    key_name, inner = options.get("byField"), options.get("mode") == "inner"
-    named = name_values(frames)
-    keyed = [(frame, _key(frame, key_name)) for frame in named]
-    present = [(frame, key) for frame, key in keyed if key is not None]
-    if not present:
-        return []
-    every: dict[Value, None] = {}
-    for _, key in present:
-        every.update(dict.fromkeys(key.values))
-    if inner:
-        every = {value: None for value in every if all(value in key.values for _, key in present)}
-    first = present[0][1]
-    order = sorted(every, key=_sortable) if first.kind != STRING else [*every]
-    joined = [replace(first, values=order)]
-    for frame, key in present:
-        at = {value: row for row, value in enumerate(key.values)}
-        joined += [
-            replace(field, values=[field.values[at[v]] if v in at else None for v in order])
-            for field in frame.fields
-            if field is not key
-        ]
-    return [Frame(present[0][0].ref, joined)]
-
-
 def _key(frame: Frame, name: str | None) -> Field | None:
     if name is None:
         return next(iter(frame.of_kind(TIME)), None)
     return next((f for f in frame.fields if name in (f.name, f.display)), None)
-
-
-def merge(frames: list[Frame], _: Options) -> list[Frame]:
-    """Rows of all frames, those that agree in every common column made into one."""
-    frames = [frame for frame in name_values(frames) if frame.fields]
-    if not frames:
-        return []
-    columns: dict[str, Field] = {}
-    for frame in frames:
-        for field in frame.fields:
-            columns.setdefault(field.display, field)
-    values_of = {name for name, field in columns.items() if field.kind == NUMBER}
-    rows: dict[tuple[Any, ...], dict[str, Value]] = {}
-    keys = [name for name in columns if name not in values_of]
-    for frame in frames:
-        for row in range(frame.rows):
-            content = {field.display: field.values[row] for field in frame.fields}
-            rows.setdefault(tuple(content.get(key) for key in keys), {}).update(content)
-    return [
-        Frame(
-            frames[0].ref,
-            [
-                replace(field, values=[row.get(name) for row in rows.values()])
-                for name, field in columns.items()
-            ],
-        )
-    ]
 
 
 def organize(frames: list[Frame], options: Options) -> list[Frame]:
@@ -117,34 +60,6 @@ def organize(frames: list[Frame], options: Options) -> list[Frame]:
 def _renamed(field: Field, names: Mapping[str, str]) -> Field:
     name = names.get(field.display) or names.get(field.name)
     return replace(field, name=name, legend=name) if name else field
-
-
-def filter_fields_by_name(frames: list[Frame], options: Options) -> list[Frame]:
-    def kept(field: Field) -> bool:
-        for rule, wanted in ((options.get("include"), True), (options.get("exclude"), False)):
-            if rule and _named(field, rule) is not wanted:
-                return False
-        return True
-
-    return [frame.with_fields([f for f in frame.fields if kept(f)]) for frame in frames]
-
-
-def _named(field: Field, rule: Options) -> bool:
-    if field.display in (rule.get("names") or []) or field.name in (rule.get("names") or []):
-        return True
-    pattern = (rule.get("pattern") or "").strip("/")
-    return bool(pattern and re.search(pattern, field.display))
-
-
-def rename_by_regex(frames: list[Frame], options: Options) -> list[Frame]:
-    pattern = (options.get("regex") or "").strip("/")
-    by = re.sub(r"\$(\d)", r"\\\1", options.get("renamePattern") or "")
-
-    def renamed(field: Field) -> Field:
-        name = re.sub(pattern, by, field.display, count=1)
-        return field if name == field.display else replace(field, name=name, legend=name)
-
-    return [frame.with_fields([renamed(f) for f in frame.fields]) for frame in frames]
 
 
 def sort_by(frames: list[Frame], options: Options) -> list[Frame]:
@@ -177,87 +92,53 @@ def convert_field_type(frames: list[Frame], options: Options) -> list[Frame]:
     return [frame.with_fields([converted(f) for f in frame.fields]) for frame in frames]
 
 
-def labels_to_fields(frames: list[Frame], options: Options) -> list[Frame]:
-    """Labels become columns; `valueLabel` names the value's column."""
-    value_label = options.get("valueLabel")
+def partition_by_values(frames: list[Frame], options: Options) -> list[Frame]:
+    """A frame for each combination of values; the values become labels of its numbers."""
     made = []
     for frame in frames:
-        fields = [*frame.of_kind(TIME)]
-        labels: dict[str, str] = {}
-        for field in frame.of_kind(NUMBER):
-            labels |= field.labels
-            name = field.labels.get(value_label, field.name) if value_label else field.name
-            fields.append(replace(field, name=name, legend=None, labels={}))
-        fields += [
-            Field(key, STRING, [value] * frame.rows, {})
-            for key, value in labels.items()
-            if key != value_label and key != "__name__"
-        ]
-        made.append(frame.with_fields(fields))
-    return made
-
-
-def reduce_(frames: list[Frame], options: Options) -> list[Frame]:
-    """`seriesToRows`: a row a field, a column a calculation. `reduceFields`: one row."""
-    names = options.get("reducers") or ["max"]
-    if options.get("mode") == "reduceFields":
-        return [
-            frame.with_fields(
-                [
-                    replace(f, values=[CALCULATIONS[names[0]](f.numbers())])
-                    for f in frame.of_kind(NUMBER)
-                ]
-            )
-            for frame in frames
-        ]
-    fields = [field for frame in frames for field in frame.of_kind(NUMBER)]
-    columns = [Field("Field", STRING, [f.display for f in fields], {})]
-    for name in names:
-        values: list[Value] = [CALCULATIONS[name](f.numbers()) for f in fields]
-        columns.append(Field(CALCULATION_NAMES.get(name, name), NUMBER, values, {}))
-    return [Frame(frames[0].ref, columns)] if frames else []
-
-
-def calculate_field(frames: list[Frame], options: Options) -> list[Frame]:
-    """A column from two others."""
-    if options.get("mode") != "binary":
-        raise UnknownTransformationError(f"calculateField mode {options.get('mode')} is not drawn")
-    rule = options["binary"]
-    made = []
-    for frame in frames:
-        sides = [_operand(frame, rule["left"]), _operand(frame, rule["right"])]
-        if None in sides:
+        keys = [field for name in options["fields"] if (field := _key(frame, name))]
+        if not keys:
             made.append(frame)
             continue
-        left, right = (side or [] for side in sides)
-        operation = _OPERATIONS[rule["operator"]]
-        values: list[Value] = [operation(a, b) for a, b in zip(left, right, strict=True)]
-        name = options.get("alias") or f"{rule['left']} {rule['operator']} {rule['right']}"
-        kept = frame.of_kind(TIME) if options.get("replaceFields") else frame.fields
-        made.append(frame.with_fields([*kept, Field(name, NUMBER, values, {})]))
+        rows: dict[tuple[Value, ...], list[int]] = {}
+        for row in range(frame.rows):
+            rows.setdefault(tuple(key.values[row] for key in keys), []).append(row)
+        for values, places in rows.items():
+            part = _rows(frame, places)
+            labels = {key.name: _as_text(value) for key, value in zip(keys, values, strict=True)}
+            kept = [
+                replace(field, labels={**field.labels, **labels})
+                for field in part.fields
+                if options.get("keepFields") or field.name not in labels
+            ]
+            made.append(part.with_fields(kept))
     return made
 
 
-def _operand(frame: Frame, side: Any) -> list[float] | None:
-    if isinstance(side, Mapping):
-        side = side.get("fixed") or (side.get("matcher") or {}).get("options")
-    field = _key(frame, side)
-    if field is not None:
-        return field.numbers()
-    number = as_number(side)
-    return None if math.isnan(number) else [number] * frame.rows
-
-
-def _divided(a: float, b: float) -> float:
-    return a / b if b else math.nan
-
-
-_OPERATIONS: dict[str, Callable[[float, float], float]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": _divided,
-}
+def grouping_to_matrix(frames: list[Frame], options: Options) -> list[Frame]:
+    """A row for each value of one field, a column for each of another."""
+    if not frames:
+        return []
+    frame = frames[0]
+    across, down, value = (
+        _key(frame, options.get(name)) for name in ("columnField", "rowField", "valueField")
+    )
+    if across is None or down is None or value is None:
+        return frames
+    rows, columns = [*dict.fromkeys(down.values)], [*dict.fromkeys(across.values)]
+    cells = dict(zip(zip(down.values, across.values, strict=True), value.values, strict=True))
+    head = Field(f"{down.display}\\{across.display}", down.kind, rows, {})
+    return [
+        frame.with_fields(
+            [
+                head,
+                *(
+                    Field(_as_text(column), NUMBER, [cells.get((row, column)) for row in rows], {})
+                    for column in columns
+                ),
+            ]
+        )
+    ]
 
 
 def _known(numbers: Sequence[float]) -> list[float]:
@@ -305,14 +186,9 @@ def _sortable(value: Value) -> tuple[int, float, str]:
 
 
 KNOWN: dict[str, Callable[[list[Frame], Options], list[Frame]]] = {
-    "joinByField": join_by_field,
-    "merge": merge,
-    "organize": organize,
-    "filterFieldsByName": filter_fields_by_name,
-    "renameByRegex": rename_by_regex,
-    "sortBy": sort_by,
     "convertFieldType": convert_field_type,
-    "labelsToFields": labels_to_fields,
-    "reduce": reduce_,
-    "calculateField": calculate_field,
+    "groupingToMatrix": grouping_to_matrix,
+    "organize": organize,
+    "partitionByValues": partition_by_values,
+    "sortBy": sort_by,
 }

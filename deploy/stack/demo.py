@@ -43,16 +43,19 @@ def environment(flags: Flags) -> dict[str, str]:
 
 
 def stage(
-    client: httpx.Client, prompts: Sequence[str], concurrency: int, seconds: float
+    client: httpx.Client, prompts: Sequence[str], concurrency: int, seconds: float, **more: Any
 ) -> list[int]:
-    """Keep `concurrency` requests in flight for `seconds`; HTTP statuses of all that ended."""
+    """Keep `concurrency` requests in flight for `seconds`; HTTP statuses of all that ended.
+
+    Every other request streams; `more` goes into every body.
+    """
     deadline = time.monotonic() + seconds
     numbers = itertools.count()
 
     def loop(_: int) -> Iterator[int]:
         while time.monotonic() < deadline:
             number = next(numbers)
-            yield ask(client, prompts[number % len(prompts)], stream=number % 2 == 0)
+            yield ask(client, prompts[number % len(prompts)], stream=number % 2 == 0, **more)
 
     with ThreadPoolExecutor(concurrency) as workers:
         return [

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dashboards.drawing import colors
-from dashboards.drawing.canvas import CHARACTER_PX, Box
+from dashboards.drawing.canvas import FONT_PX, Box, text_width
 from dashboards.drawing.dashboard import Panel
 from dashboards.drawing.frames import NUMBER, Frame, as_number
 from dashboards.drawing.panels import axis, legend
@@ -17,7 +17,7 @@ def draw_gauge(box: Box, panel: Panel, frames: Sequence[Frame], view: View) -> N
     shown = items(panel, frames)
     values = [as_number(reduced(panel, item)) for item in shown]
     largest = max([value for value in values if value == value], default=1.0) or 1.0
-    longest = max(len(item.name) for item in shown) * 12 * CHARACTER_PX + 12
+    longest = max(text_width(item.name, FONT_PX) for item in shown) + 12
     name_px = min(box.width * _NAME_PART, longest)
     height = min(_ROW_PX, box.height / len(shown))
     for row, (item, value) in enumerate(zip(shown, values, strict=True)):

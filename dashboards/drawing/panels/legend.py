@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dashboards.drawing import colors
-from dashboards.drawing.canvas import CHARACTER_PX, Box
+from dashboards.drawing.canvas import Box, text_width
 from dashboards.drawing.dashboard import Panel
 from dashboards.drawing.transformations import CALCULATION_NAMES, CALCULATIONS
 from dashboards.drawing.view import Item
@@ -46,11 +46,11 @@ def _label(item: Item, calculations: Sequence[str]) -> str:
 
 
 def _widest(items: Sequence[Item]) -> float:
-    return max(len(item.name) for item in items) * FONT_PX * CHARACTER_PX + SWATCH_PX + 24
+    return max(text_width(item.name, FONT_PX) for item in items) + SWATCH_PX + 24
 
 
 def _width(label: str) -> float:
-    return len(label) * FONT_PX * CHARACTER_PX + SWATCH_PX + 20
+    return text_width(label, FONT_PX) + SWATCH_PX + 20
 
 
 def _lines(

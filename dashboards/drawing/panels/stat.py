@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dashboards.drawing import colors
-from dashboards.drawing.canvas import CHARACTER_PX, Box
+from dashboards.drawing.canvas import Box, text_width
 from dashboards.drawing.dashboard import Panel
 from dashboards.drawing.frames import STRING, Frame, Value
 from dashboards.drawing.transformations import CALCULATIONS
@@ -61,7 +61,7 @@ def _tile(box: Box, panel: Panel, item: Item, named: bool, view: View) -> None:
             box.width / 2, min(12, middle - 12), name, px=11, color=colors.WEAK_TEXT, align="center"
         )
         middle += 8
-    fitting = (box.width - 10) / (max(len(words), 3) * CHARACTER_PX)
+    fitting = LARGEST_PX * (box.width - 12) / max(text_width(words, LARGEST_PX, "bold"), 1)
     px = max(SMALLEST_PX, min(LARGEST_PX, fitting, box.height * 0.5))
     box.text(box.width / 2, middle, words, px=px, color=text_color, align="center", weight="bold")
     if spark:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dashboards.drawing import colors
-from dashboards.drawing.canvas import Box, points
+from dashboards.drawing.canvas import Box, points, text_width
 from dashboards.drawing.dashboard import Panel
 from dashboards.drawing.frames import Frame
 from dashboards.drawing.panels import axis
@@ -14,7 +14,7 @@ _FONT_PX = 11
 
 def draw(box: Box, panel: Panel, frames: Sequence[Frame], view: View) -> None:
     rows = items(panel, frames)
-    names_px = min(box.width * 0.3, max(len(item.name) for item in rows) * 7.0)
+    names_px = min(box.width * 0.3, max(text_width(item.name, _FONT_PX) for item in rows))
     axes = box.inset(
         left=names_px + 8, top=axis.TOP_PX, right=axis.RIGHT_PX, bottom=axis.BOTTOM_PX
     ).axes()
@@ -31,7 +31,7 @@ def draw(box: Box, panel: Panel, frames: Sequence[Frame], view: View) -> None:
             )
             words = item.config.text(value)
             if panel.options.get("showValue", "auto") != "never" and (
-                len(words) * _FONT_PX * 0.6 < (end - start) * per_pixel
+                text_width(words, _FONT_PX) + 8 < (end - start) * per_pixel
             ):
                 axes.text(start + 3 / per_pixel, place + 0.5, words, fontsize=points(_FONT_PX),
                           va="center", color="#ffffff", clip_on=True)  # fmt: skip

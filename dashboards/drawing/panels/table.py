@@ -7,7 +7,7 @@ from dashboards.drawing import colors
 from dashboards.drawing.canvas import Box
 from dashboards.drawing.dashboard import Panel
 from dashboards.drawing.fields import FieldConfig, config
-from dashboards.drawing.frames import NUMBER, TIME, Field, Frame
+from dashboards.drawing.frames import NUMBER, TIME, Field, Frame, Value, as_number
 from dashboards.drawing.view import View
 
 _ROW_PX, _FONT_PX, _PAD = 26, 12, 8
@@ -24,6 +24,8 @@ def draw(box: Box, panel: Panel, frames: Sequence[Frame], view: View) -> None:
     lengths = [
         max([len(name), *map(len, column)]) + 2 for name, column in zip(names, texts, strict=True)
     ]
+    numbers = [n for field, _ in columns if field.kind == NUMBER for n in field.numbers() if n == n]
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
     left = 0.0
     fitting = int(box.height / _ROW_PX) - 1
     for (field, settings), name, column, length in zip(columns, names, texts, lengths, strict=True):
@@ -34,9 +36,14 @@ def draw(box: Box, panel: Panel, frames: Sequence[Frame], view: View) -> None:
         name = box.cut(name, width - _PAD, _FONT_PX)
         box.text(x, _ROW_PX / 2, name, color=colors.WEAK_TEXT, align=align, weight="bold")
         for row, words in enumerate(column[:fitting]):
-            y = _ROW_PX * (row + 1.5)
-            color = _cell_color(field, row, settings)
-            box.text(x, y, box.cut(words, width - _PAD, _FONT_PX), align=align, color=color)
+            top = _ROW_PX * (row + 1)
+            part = (as_number(field.values[row]) - low) / ((high - low) or 1.0)
+            paint, ink = _cell_colors(field.values[row], part, settings)
+            if paint:
+                right_px, below = box.width - left - width + 1, box.height - top - _ROW_PX + 1
+                box.inset(left + 1, top + 1, right_px, below).fill(paint)
+            fitted = box.cut(words, width - _PAD, _FONT_PX)
+            box.text(x, top + _ROW_PX / 2, fitted, align=align, color=ink)
         left += width
     if frame.rows > fitting:
         more = f"{frame.rows - fitting} more rows"
@@ -50,8 +57,11 @@ def _text(field: Field, row: int, settings: FieldConfig) -> str:
     return "" if value is None else settings.text(value)
 
 
-def _cell_color(field: Field, row: int, settings: FieldConfig) -> str:
+def _cell_colors(value: Value, part: float, settings: FieldConfig) -> tuple[str | None, str]:
+    """(background or None, text) of a cell whose value lies at `part` of the table's range."""
     kind = (settings.custom.get("cellOptions") or {}).get("type", "auto")
-    if not kind.startswith("color"):
-        return colors.TEXT
-    return settings.value_color(field.values[row])
+    if not kind.startswith("color") or part != part:
+        return None, colors.TEXT
+    mode = (settings.values.get("color") or {}).get("mode", "thresholds")
+    color = colors.continuous(mode, part) or settings.value_color(value)
+    return (color, colors.on(color)) if kind == "color-background" else (None, color)

@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from dashboards.drawing.canvas import CHARACTER_PX, FONT_PX, Box
+from dashboards.drawing.canvas import FONT_PX, Box, text_width
 from dashboards.drawing.dashboard import Panel
 from dashboards.drawing.frames import Frame
 from dashboards.drawing.view import View
@@ -13,7 +13,7 @@ _LINE_PX = 17
 
 
 def draw(box: Box, panel: Panel, frames: Sequence[Frame], view: View) -> None:
-    width = int(box.width / (FONT_PX * CHARACTER_PX))
+    width = int(box.width / text_width("average words", FONT_PX) * len("average words"))
     y = _LINE_PX / 2
     for paragraph in (panel.options.get("content") or "").splitlines():
         heading = paragraph.startswith("#")

@@ -34,8 +34,8 @@ def draw(box: Box, panel: Panel, frames: Sequence[Frame], view: View) -> None:
     if not x_title:
         axes.set_xlabel(found[0].x_config.name(found[0].x), fontsize=points(11))
     if first.values.get("min") is None and axes.get_yscale() == "linear":
-        low = min(min(c.item.field.numbers(), default=0.0) for c in found)
-        axes.set_ylim(min(low, 0.0), None)
+        numbers = [n for curve in found for n in curve.item.field.numbers() if n == n]
+        axes.set_ylim(min(0.0, *numbers), None)
 
 
 def _curve(axes: Any, curve: Curve) -> None:
@@ -80,7 +80,7 @@ def _made(
     panel: Panel, frame: Frame, one: Mapping[str, Any], x: Field, y: Field, number: int
 ) -> Curve:
     settings = config(panel, frame, y)
-    name = (one.get("name") or {}).get("fixed") or settings.name(y)
+    name = (one.get("name") or {}).get("fixed") or " ".join([settings.name(y), *y.labels.values()])
     item = Item(name, settings.color(number), settings, y, [])
     return Curve(item, x, config(panel, frame, x))
 
