@@ -78,6 +78,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--var", action="append", default=[], metavar="NAME=VALUE", help="a variable's value"
     )
     parser.add_argument(
+        "--rows", type=int, metavar="N", help="only the first N rows of the dashboard's grid"
+    )
+    parser.add_argument(
         "--width", type=int, default=1400, help="of the picture in pixels (%(default)s)"
     )
     return parser.parse_args(argv)
@@ -110,6 +113,8 @@ def draw(dashboard: Dashboard, args: argparse.Namespace, prometheus: Prometheus)
     shown = span(moment(args.start or default["from"], now), moment(args.end or default["to"], now))
     values = resolve(dashboard.variables, prometheus, shown, chosen_values(args.var))
     file = args.out / f"{dashboard.uid}.png"
+    if args.rows:
+        dashboard = dashboard.cut(args.rows)
     drawn = page.draw(dashboard, page.Queries(prometheus, shown, values), file, args.width)
     empty = f", without data: {'; '.join(drawn.empty)}" if drawn.empty else ""
     return f"{file}: {drawn.panels} panels{empty}"
@@ -121,6 +126,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if not 400 <= args.width <= 4000:
             raise UsageError(f"--width is {args.width}: must be 400 to 4000")
+        if args.rows is not None and args.rows < 1:
+            raise UsageError(f"--rows is {args.rows}: must be 1 or more")
         dashboards = chosen_dashboards(args.dashboard)
         prometheus = Prometheus(args.prometheus)
         args.out.mkdir(parents=True, exist_ok=True)

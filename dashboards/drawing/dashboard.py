@@ -5,7 +5,7 @@ Panels of collapsed rows are drawn too, below their row, as if it were open.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,11 @@ class Dashboard:
         """Queries of annotations that are switched on and ask Prometheus."""
         listed = (self.json.get("annotations") or {}).get("list") or []
         return [one for one in listed if one.get("expr") and one.get("enable", True)]
+
+    def cut(self, rows: int) -> "Dashboard":
+        """The panels that end within the first rows of the grid."""
+        kept = [panel for panel in self.panels if panel.y + panel.height <= rows]
+        return replace(self, panels=kept)
 
     @property
     def rows(self) -> int:

@@ -10,6 +10,7 @@ _DECIMAL = ("", "K", "M", "G", "T")
 _SHORT = ("", " K", " Mil", " Bil", " Tri")
 _BINARY = (" B", " KiB", " MiB", " GiB", " TiB")
 _DECIMAL_BYTES = (" B", " kB", " MB", " GB", " TB")
+_BYTES = {"bytes": 0, "kbytes": 1, "mbytes": 2, "gbytes": 3, "tbytes": 4}
 _COUNTS = {"reqps": "req/s", "rps": "rd/s", "ops": "ops/s", "cps": "c/s", "iops": "io/s",
            "eps": "evt/s", "mps": "msg/s", "wps": "wr/s", "opm": "ops/m", "cpm": "c/m",
            "rpm": "rd/m", "wpm": "wr/m"}  # fmt: skip
@@ -41,10 +42,10 @@ def text(value: float | str | None, unit: str | None = None, decimals: int | Non
         return _duration(value * _IN_SECONDS[unit], decimals)
     if unit in _COUNTS:
         return f"{_scaled(value, 1000.0, _DECIMAL, decimals)} {_COUNTS[unit]}"
-    if unit == "bytes":
-        return _scaled(value, 1024.0, _BINARY, decimals)
-    if unit in ("decbytes", "deckbytes"):
-        return _scaled(value, 1000.0, _DECIMAL_BYTES, decimals)
+    if (step := _BYTES.get(unit)) is not None:
+        return _scaled(value * 1024.0**step, 1024.0, _BINARY, decimals)
+    if (step := _BYTES.get(unit.removeprefix("dec"))) is not None:
+        return _scaled(value * 1000.0**step, 1000.0, _DECIMAL_BYTES, decimals)
     if unit in _BOOLEANS:
         return _BOOLEANS[unit][value == 0]
     if unit.startswith("dateTime"):

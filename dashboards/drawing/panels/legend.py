@@ -8,7 +8,7 @@ from dashboards.drawing.dashboard import Panel
 from dashboards.drawing.transformations import CALCULATION_NAMES, CALCULATIONS
 from dashboards.drawing.view import Item
 
-LINE_PX, FONT_PX, SWATCH_PX, COLUMN_PX = 18, 11, 14, 76
+LINE_PX, FONT_PX, SWATCH_PX, GAP_PX = 18, 11, 14, 16
 LARGEST_PART = 0.45
 
 
@@ -21,7 +21,8 @@ def draw(box: Box, panel: Panel, items: Sequence[Item]) -> Box:
     calculations = [name for name in options.get("calcs") or [] if name in CALCULATIONS]
     right = options.get("placement") == "right"
     if right:
-        width = min(box.width * 0.4, _widest(items) + COLUMN_PX * len(calculations))
+        columns = _columns(items, calculations)
+        width = min(box.width * 0.4, _widest(items) + sum(width for _, width in columns))
         place = box.inset(left=box.width - width + 8)
         rest = box.inset(right=width)
     else:
@@ -80,22 +81,30 @@ def _list(box: Box, items: Sequence[Item], calculations: Sequence[str]) -> None:
             x += _width(label)
 
 
+def _columns(items: Sequence[Item], calculations: Sequence[str]) -> list[tuple[list[str], float]]:
+    """A calculation's title and values, and the width of its column."""
+    columns = []
+    for name in calculations:
+        values = [item.config.text(CALCULATIONS[name](item.field.numbers())) for item in items]
+        texts = [CALCULATION_NAMES.get(name, name), *values]
+        columns.append((texts, max(text_width(text, FONT_PX) for text in texts) + GAP_PX))
+    return columns
+
+
 def _table(box: Box, items: Sequence[Item], calculations: Sequence[str]) -> None:
-    for column, name in enumerate(reversed(calculations)):
-        x = box.width - 4 - column * COLUMN_PX
-        title = CALCULATION_NAMES.get(name, name)
-        box.text(x, LINE_PX / 2, title, px=FONT_PX, color=colors.WEAK_TEXT, align="right")
-    for row, item in enumerate(items):
+    columns = _columns(items, calculations)
+    shown = int(box.height / LINE_PX) - 1
+    x = box.width - 4
+    for texts, width in reversed(columns):
+        for row, text in enumerate(texts[: shown + 1]):
+            color = colors.TEXT if row else colors.WEAK_TEXT
+            box.text(x, LINE_PX * (row + 0.5), text, px=FONT_PX, color=color, align="right")
+        x -= width
+    for row, item in enumerate(items[:shown]):
         y = LINE_PX * (row + 1.5)
-        if y + LINE_PX / 2 > box.height:
-            return
         _swatch(box, 4, y, item.color)
-        room = box.width - COLUMN_PX * len(calculations) - SWATCH_PX - 12
-        box.text(SWATCH_PX + 8, y, box.cut(item.name, room, FONT_PX), px=FONT_PX)
-        numbers = item.field.numbers()
-        for column, name in enumerate(reversed(calculations)):
-            value = item.config.text(CALCULATIONS[name](numbers))
-            box.text(box.width - 4 - column * COLUMN_PX, y, value, px=FONT_PX, align="right")
+        name = box.cut(item.name, x - SWATCH_PX - 8, FONT_PX)
+        box.text(SWATCH_PX + 8, y, name, px=FONT_PX)
 
 
 def _swatch(box: Box, x: float, y: float, color: str) -> None:
