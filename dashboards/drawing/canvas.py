@@ -24,9 +24,10 @@ from dashboards.drawing import colors
 
 DPI = 100
 FONT_PX = 12
-STYLE = {
+FONT = "DejaVu Sans"
+STYLE: Any = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
+    "font.sans-serif": [FONT],
     "axes.edgecolor": colors.BORDER,
     "axes.labelcolor": colors.WEAK_TEXT,
     "axes.spines.top": False,
@@ -56,7 +57,7 @@ def points(pixels: float) -> float:
 @lru_cache(maxsize=4096)
 def text_width(words: str, px: float, weight: str = "normal") -> float:
     """How many pixels the words are wide."""
-    font = FontProperties(family=STYLE["font.sans-serif"], weight=weight)
+    font = FontProperties(family=FONT, weight=weight)
     return TextPath((0, 0), words, size=px, prop=font).get_extents().width if words.strip() else 0.0
 
 

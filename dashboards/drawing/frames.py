@@ -8,7 +8,7 @@ their buckets, each bucket without the ones below it.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,7 +51,7 @@ class Frame:
     def of_kind(self, kind: str) -> list[Field]:
         return [field for field in self.fields if field.kind == kind]
 
-    def with_fields(self, fields: Sequence[Field]) -> "Frame":
+    def with_fields(self, fields: Iterable[Field]) -> "Frame":
         return replace(self, fields=[*fields])
 
 

@@ -75,7 +75,7 @@ class Prometheus:
         return [rule for group in groups for rule in group["rules"]]
 
     def _data(self, method: str, path: str, query: dict[str, Any]) -> Any:
-        place = {"params": query} if method == "GET" else {"data": query}
+        place: dict[str, Any] = {"params": query} if method == "GET" else {"data": query}
         try:
             response = self._client.request(method, path, **place)
         except httpx.HTTPError as error:

@@ -58,7 +58,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default="server",
         help="where the controller reads metrics (%(default)s)",
     )
-    args, args.rest = parser.parse_known_args(argv)
+    args, rest = parser.parse_known_args(argv)
+    args.rest = rest
     return args
 
 

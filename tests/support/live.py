@@ -2,7 +2,8 @@
 
 `watched(url, folder)` starts both beside a running JETSPEC server and ends them; `drive` makes the
 load: 1 to 20 requests in flight, streamed and not, at budgets that the controller, a pin and a hand
-choose, with an aborted request and a pause. About 50 s.
+choose, with an aborted request, retractions where the KV pool is small, and a pause. About a
+minute.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import httpx
 from deploy.stack import demo, prometheus
 from jetspec_sglang.cli.supervise import end, is_ready, start
 from tests.support.controller_process import TOKEN, Controller
+from tests.support.prompts import SYSTEM
 from tests.support.server import free_port
 
 STAGES = ((1, None), (4, 8), (20, None), (2, 16))
@@ -97,6 +99,7 @@ def drive(live: Watched, prompts: Sequence[str]) -> None:
             assert {*statuses} == {200}
             if budget is not None:
                 control.delete(f"/v1/targets/{target}/pin").raise_for_status()
+        _retract(client, prompts)
         _abort(client, prompts[0])
         _set_by_hand(client, 4)
         control.post("/v1/pause").raise_for_status()
@@ -106,6 +109,13 @@ def drive(live: Watched, prompts: Sequence[str]) -> None:
 
 def _control(live: Watched) -> httpx.Client:
     return httpx.Client(base_url=live.controller, headers=TOKEN, timeout=30)
+
+
+def _retract(client: httpx.Client, prompts: Sequence[str]) -> None:
+    """More and longer prompts at once than a small pool holds with their trees."""
+    long = [f"{prompt} {SYSTEM}" for prompt in prompts]
+    more = {"temperature": 0, "max_tokens": 12, "ignore_eos": True}
+    assert {*demo.stage(client, long, 16, 1.0, **more)} == {200}
 
 
 def _abort(client: httpx.Client, prompt: str) -> None:

@@ -43,7 +43,7 @@ def main() -> None:
         *("--speculative-algorithm", "JETSPEC"),
         *("--speculative-draft-model-path", str(embedded.head_path())),
         *("--page-size", "1", "--max-running-requests", "16", "--max-total-tokens", POOL),
-        *("--enable-metrics", "--sleep-on-idle"),
+        *("--enable-metrics", "--sleep-on-idle", "--served-model-name", "SmolLM2-135M-Instruct"),
     ]
     environment = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as scratch:

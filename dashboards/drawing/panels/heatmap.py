@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 
 from dashboards.drawing import colors, units
 from dashboards.drawing.canvas import Box
@@ -48,7 +48,7 @@ def _label(panel: Panel, item: Item) -> str:
     return item.name if math.isnan(number) or not unit else units.text(number, unit)
 
 
-def _scheme(panel: Panel) -> LinearSegmentedColormap:
+def _scheme(panel: Panel) -> Colormap:
     """The panel's scheme, or shades of its colour; Grafana's light theme turns schemes round."""
     color = panel.options.get("color") or {}
     if color.get("mode") == "opacity":

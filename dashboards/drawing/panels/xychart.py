@@ -88,7 +88,7 @@ def _made(
 def _frames(one: Mapping[str, Any], frames: Sequence[Frame]) -> Sequence[Frame]:
     matcher = (one.get("frame") or {}).get("matcher") or {}
     wanted = matcher.get("options")
-    if matcher.get("id") == "byIndex":
+    if matcher.get("id") == "byIndex" and wanted is not None:
         return frames[wanted : wanted + 1]
     if matcher.get("id") == "byRefId":
         return [frame for frame in frames if frame.ref == wanted]
