@@ -48,7 +48,9 @@ class Prometheus:
             raise PrometheusError(f"{url!r} is not a URL: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise PrometheusError(f"{url!r} is not a URL; it looks like http://127.0.0.1:9090")
-        self._client = httpx.Client(base_url=self.url, timeout=TIMEOUT_S)
+        self._client = httpx.Client(base_url=parsed, timeout=TIMEOUT_S)
+        # Messages and pictures name the URL; a password in it must not be read there.
+        self.url = str(parsed.copy_with(userinfo=b"")).rstrip("/")
 
     def instant(self, expression: str, at: float) -> list[Result]:
         found = self._data("POST", "/api/v1/query", {"query": expression, "time": at})

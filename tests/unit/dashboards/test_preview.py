@@ -104,6 +104,14 @@ def test_prometheus_that_is_down(drawn, prometheus):
     assert f"no Prometheus answers at {url}" in err
 
 
+def test_a_password_is_not_repeated(drawn, prometheus):
+    prometheus.refuse = "no"
+    url = prometheus.url.replace("http://", "http://user:secret@")
+    _, _, err, _ = drawn(board([panel("stat", 0)]), "--prometheus", url)
+    assert prometheus.url in err
+    assert "secret" not in err
+
+
 def test_another_server_at_the_url(drawn, prometheus):
     prometheus.body = b"<html>"
     status, _, err, _ = drawn(board([panel("stat", 0)]))
