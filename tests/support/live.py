@@ -2,8 +2,8 @@
 
 `watched(url, folder)` starts both beside a running JETSPEC server and ends them; `drive` makes the
 load: 1 to 20 requests in flight, streamed and not, at budgets that the controller, a pin and a hand
-choose, with an aborted request, retractions where the KV pool is small, and a pause. About a
-minute.
+choose, with an aborted request, a pause, a list of targets that cannot be read, and retractions
+where the KV pool is small. About a minute.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from tests.support.server import free_port
 STAGES = ((1, None), (4, 8), (20, None), (2, 16))
 """(requests in flight, pinned budget)."""
 STAGE_S = 11.0
+PIN_S = 2.5
+"""Two ticks of the controller: a pin is in force."""
 SCRAPES_S = 11.0
 """Two scrape intervals: what has just happened is in Prometheus."""
 
@@ -57,6 +59,7 @@ def watched(server: str, folder: Path) -> Iterator[Watched]:
     content = {
         "targets": [server],
         "policy": {"interval_s": 1.0},
+        "discovery": {"file": {"path": str(folder / "no-such-list.json")}},
         "state": {"path": str(folder / "state.sqlite")},
         "audit": {"path": str(folder / "audit.jsonl")},
     }
@@ -99,7 +102,10 @@ def drive(live: Watched, prompts: Sequence[str]) -> None:
             assert {*statuses} == {200}
             if budget is not None:
                 control.delete(f"/v1/targets/{target}/pin").raise_for_status()
+        control.put(f"/v1/targets/{target}/pin", json={"budget": 64, "ttl_s": 600})
+        time.sleep(PIN_S)
         _retract(client, prompts)
+        control.delete(f"/v1/targets/{target}/pin").raise_for_status()
         _abort(client, prompts[0])
         _set_by_hand(client, 4)
         control.post("/v1/pause").raise_for_status()

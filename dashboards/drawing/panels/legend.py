@@ -100,6 +100,9 @@ def _table(box: Box, items: Sequence[Item], calculations: Sequence[str]) -> None
             color = colors.TEXT if row else colors.WEAK_TEXT
             box.text(x, LINE_PX * (row + 0.5), text, px=FONT_PX, color=color, align="right")
         x -= width
+    if len(items) > shown:
+        more = f"{len(items) - shown} more"
+        box.text(4, LINE_PX / 2, more, px=FONT_PX, color=colors.WEAK_TEXT)
     for row, item in enumerate(items[:shown]):
         y = LINE_PX * (row + 1.5)
         _swatch(box, 4, y, item.color)
