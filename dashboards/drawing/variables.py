@@ -15,10 +15,7 @@ ALL = "$__all"
 SCRAPE_S = 5.0
 """`timeInterval` of the provisioned datasource; Grafana makes $__rate_interval from it."""
 _LABEL_VALUES = re.compile(r"label_values\(\s*(?:(?P<selector>.*),)?\s*(?P<label>\w+)\s*\)$", re.S)
-_QUERY_RESULT = re.compile(r"query_result\(\s*(?P<query>.*)\)$", re.S)
-_USE = re.compile(
-    r"\$\{(?P<braced>\w+)(?::(?P<format>\w+))?\}|\$(?P<plain>\w+)|\[\[(?P<old>\w+)\]\]"
-)
+_USE = re.compile(r"\$\{(?P<braced>\w+)(?::(?P<format>\w+))?\}|\$(?P<plain>\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +85,6 @@ def _query(
     query = fill(query, found, span)
     if match := _LABEL_VALUES.match(query.strip()):
         values = prometheus.label_values(match["label"], match["selector"], span)
-    elif match := _QUERY_RESULT.match(query.strip()):
-        values = [
-            "{" + ",".join(f'{k}="{v}"' for k, v in result.labels.items()) + "}"
-            for result in prometheus.instant(match["query"], span.end)
-        ]
     else:
         raise VariableError(f"variable {variable['name']}: cannot read the query {query!r}")
     if pattern := variable.get("regex", "").strip("/"):
@@ -157,7 +149,7 @@ def fill(text: str, values: Values, span: Span, *, title: bool = False) -> str:
     }
 
     def replaced(match: re.Match[str]) -> str:
-        name = match["braced"] or match["plain"] or match["old"]
+        name = match["braced"] or match["plain"]
         if name in built_in:
             return built_in[name]
         if name not in values:

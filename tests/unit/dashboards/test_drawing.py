@@ -56,7 +56,7 @@ def test_variables_go_into_queries_as_grafana_puts_them():
     assert fill('x{i=~"$instance"}', values, SPAN) == r'x{i=~"(127\\.0\\.0\\.1:1|h:2)"}'
     assert fill('x{i=~"${one}"}', values, SPAN) == r'x{i=~"a\\.b"}'
     assert fill("le=$plain", values, SPAN) == "le=0.5"
-    assert fill('x{i=~"[[all]]"}', values, SPAN) == 'x{i=~".+"}'
+    assert fill('x{i=~"${all}"}', values, SPAN) == 'x{i=~".+"}'
     assert fill("${instance:csv} $unknown", values, SPAN) == "127.0.0.1:1,h:2 $unknown"
     assert fill("$instance, $all", values, SPAN, title=True) == "127.0.0.1:1 + h:2, All"
 
