@@ -77,10 +77,10 @@ def ask(client: httpx.Client, prompt: str, *, stream: bool, **more: Any) -> int:
     return client.post("/v1/chat/completions", json=body).status_code
 
 
-def connect(url: str, key: str | None) -> httpx.Client:
-    """A client for `stage`. The loopback certificate of a TLS server is not checked."""
+def connect(url: str, key: str | None, most: int = max(CONCURRENCY)) -> httpx.Client:
+    """A client for `stage` with up to `most` requests in flight. It does not check certificates."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    limits = httpx.Limits(max_connections=max(CONCURRENCY), max_keepalive_connections=0)
+    limits = httpx.Limits(max_connections=most, max_keepalive_connections=0)
     return httpx.Client(
         base_url=url, headers=headers, timeout=_TIMEOUT_S, limits=limits, verify=False
     )
