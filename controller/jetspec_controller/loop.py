@@ -167,6 +167,8 @@ class ControlLoop:
                 self.fleet[name].target = target
             else:
                 self.fleet[name] = Tracked(target, deque(maxlen=self.settings.api.history))
+                # From 0 on, so that the first error already is an increase.
+                self.metrics.decision_errors_total.labels(name)
                 self.audit.write(
                     Event.TARGET_ADDED, target=name, url=target.url, origin=target.origin
                 )
@@ -211,6 +213,7 @@ class ControlLoop:
         show(
             self.metrics,
             tracked,
+            policy,
             self.state.pins.get(tracked.target.id),
             self.actuator.breaker_level(tracked.target.id),
         )
