@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv/bin
 
-.PHONY: help install test-programs python serve test test-full test-gpu fmt lint type clean prune
+.PHONY: help install test-programs python serve stack preview dashboards test test-full test-gpu fmt lint type clean prune
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,15 @@ python: ## Print the path of the environment's interpreter
 
 serve: install ## Serve the embedded model, or ARGS="any SGLang flag"
 	@exec $(VENV)/jetspec serve $(ARGS)
+
+stack: install ## Serve, with Prometheus and (where installed) Grafana; ARGS as in serve
+	@exec $(VENV)/python -m deploy.stack $(ARGS)
+
+preview: install ## Draw the dashboards from the stack's Prometheus to PNG, in out/
+	@$(VENV)/python dashboards/preview.py $(ARGS)
+
+dashboards: install ## Write dashboards/grafana/*.json from their code
+	$(VENV)/python dashboards/generate.py
 
 test: export OMP_NUM_THREADS = 1
 test: test-programs ## Unit tests, then a slice of the integration tests, on two cores

@@ -68,3 +68,10 @@ async def test_metrics_down_but_loads_there(make) -> None:
         decision = await rig.ticks()
         assert decision.budget == 16, "the load is enough while the curves are remembered"
         assert {fault.signal for fault in decision.explanation.faults} >= {"rounds", "cost"}
+
+
+async def test_errors_are_counted_from_zero_on(make) -> None:
+    """A counter that appears with its first error shows no increase then, so no alert."""
+    async with make() as rig:
+        await rig.ticks()
+        assert rig.metric("decision_errors_total", target=rig.name) == 0
