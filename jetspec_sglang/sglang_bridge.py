@@ -45,12 +45,17 @@ WEIGHT_CHANGES = tuple(
         "update_weights_from_ipc",
         "init_weights_update_group",
         "begin_weight_update",
+        "check_weights",
     )
 )
 WEIGHT_RELEASES = tuple(
     f"sglang.srt.managers.tokenizer_manager.TokenizerManager.{name}_memory_occupation"
     for name in ("release", "resume")
 )
+_RESULTS = "sglang.srt.managers.scheduler_components.batch_result_processor"
+RESOLVE_RUNS = f"{_RESULTS}.SchedulerBatchResultProcessor._resolve_spec_v2_tokens"
+ADVANCE_GRAMMARS = f"{_RESULTS}.SchedulerBatchResultProcessor.advance_grammar_fsm"
+CHECK_FINISH = "sglang.srt.managers.schedule_batch.Req.update_finish_state"
 METRICS_INIT = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.__init__"
 METRICS_LOG = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.log_stats"
 
@@ -63,6 +68,13 @@ def require_checked_version() -> None:
             f"jetspec-sglang needs sglang=={CHECKED_VERSION}, found {installed}; "
             f"install it with: pip install sglang=={CHECKED_VERSION}"
         )
+
+
+def runs_jetspec() -> bool:
+    """Whether this scheduler serves with JETSPEC. Only once SGLang has published its settings."""
+    from sglang.srt.runtime_context import get_spec
+
+    return get_spec().speculative_algorithm == "JETSPEC"
 
 
 @dataclass(frozen=True, slots=True)
