@@ -12,9 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jetspec_sglang.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from jetspec_sglang.draft.finding import Finding
 
 Status = Literal["ok", "warn", "fail"]
 ENTRY_POINTS = {"sglang.srt.plugins": "jetspec", "sglang.srt.platforms": "jetspec_host"}
@@ -22,12 +25,16 @@ ENTRY_POINTS = {"sglang.srt.plugins": "jetspec", "sglang.srt.platforms": "jetspe
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the doctor's table; `remedy` says what to do unless all is well."""
+    """One line of the doctor's table; `remedy` says what to do unless all is well.
+
+    findings: the same in parts, where there are several.
+    """
 
     name: str
     status: Status
     detail: str
     remedy: str = ""
+    findings: tuple["Finding", ...] = ()
 
 
 def guarded(name: str, check: Callable[[], Check]) -> Check:

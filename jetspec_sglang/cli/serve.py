@@ -41,14 +41,12 @@ examples:
       --speculative-draft-model-path JetSpec/jetspec-qwen3-8b
 """
 
-NO_HEAD = (
-    "no draft head for {model}: name one with --speculative-draft-model-path, or serve without "
-    "speculation with --plain"
-)
+NO_HEAD = "name one with --speculative-draft-model-path, or serve without speculation with --plain"
 NO_EMBEDDED_HEAD = (
-    "no draft head for the embedded model: set JETSPEC_HEAD to a head's folder or hub id, train "
-    "one with `jetspec train`, or serve without speculation with --plain"
+    "set JETSPEC_HEAD to a head's folder or hub id, train one with `jetspec train`, or serve "
+    "without speculation with --plain"
 )
+"""What to do where no head is named."""
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -160,12 +158,13 @@ def hold(port: int, flag: str) -> None:
 def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None]:
     """What to add to the command line: (the embedded target, its head), None for what is given."""
     from jetspec_sglang import embedded
-    from jetspec_sglang.cli.models import check_head, check_model
+    from jetspec_sglang.cli.models import check_model, require_head
 
     model, head = flags.value(*MODEL), flags.value(HEAD)
     chosen = head or (embedded.head_path() if model is None else None)
     if jetspec and chosen is None:
-        raise CommandError(NO_EMBEDDED_HEAD if model is None else NO_HEAD.format(model=model))
+        remedy = NO_EMBEDDED_HEAD if model is None else NO_HEAD
+        raise CommandError(f"no draft head for {model or 'the embedded model'}: {remedy}")
     if model is None:
         try:
             target = str(embedded.target_path())
@@ -175,7 +174,8 @@ def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None
         target = None
         check_model(model, flags.value("--revision"))
     if jetspec and chosen is not None:
-        check_head(chosen, model or target)
+        for finding in require_head(chosen, model or target):
+            print(f"jetspec serve: draft head: {finding}; {finding.remedy}", file=sys.stderr)
     return target, chosen if jetspec and head is None else None
 
 

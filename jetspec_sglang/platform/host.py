@@ -38,6 +38,11 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
         return False
 
     def apply_server_args_defaults(self, server_args: ServerArgs) -> None:
+        # The first place that SGLang asks: later it fails on such a target without saying why.
+        from jetspec_sglang import sglang_bridge as bridge
+
+        bridge.refuse_layers_with_state(bridge.target_config(server_args))
+        bridge.refuse_tokenizer_workers(server_args)
         # SGLang has filled in the AMX backend by now; this platform has only its own.
         server_args.attention_backend = HOST_ATTENTION
 

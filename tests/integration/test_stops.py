@@ -152,7 +152,7 @@ def check(
 def test_random_stop_sets(
     jetspec: Server, reference: Reference, budget: SetBudget, free: list[Any]
 ) -> None:
-    requests = random_requests(11, 36, free)
+    requests = random_requests(11, 24, free)
     plain = reference.answers(requests)
     reasons = [a["meta_info"]["finish_reason"] for a in plain if isinstance(a, dict)]
     assert {type(reason.get("matched")) for reason in reasons} >= {str, int}, "too few kinds"
@@ -182,7 +182,8 @@ def test_the_cache_after_a_stop_inside_a_round(
 ) -> None:
     """A second turn reads the KV of the first up to its stop, and is plain decoding's."""
     first = [
-        greedy(prompt, TOKENS, stop_token_ids=[answer["output_ids"][9]]) for prompt, answer in free
+        greedy(prompt, TOKENS, stop_token_ids=[answer["output_ids"][9]])
+        for prompt, answer in free[:4]
     ]
     cut = reference.answers(first)
     second = [

@@ -104,6 +104,28 @@ def test_head_of_another_target(target, head):
     assert config is None
 
 
+def test_what_is_wrong_with_a_head_is_told_in_parts(target, head, sound, capsys):
+    tensors = {name: torch.zeros(shape) for name, shape in expected_tensors(HEAD).items()}
+    tensors |= {"embed_tokens.weight": torch.zeros(100, 32)}
+    tensors["fc.weight"][0, 0] = float("nan")
+    save_file(tensors, head / "model.safetensors")
+    assert cli.main(["doctor", "--json"]) == 1
+    listed = json.loads(capsys.readouterr().out)
+    told = next(check for check in listed if check["name"] == "head")
+    assert [finding["field"] for finding in told["findings"]] == ["embed_tokens.weight"]
+    assert "export the head without embed_tokens.weight" in told["remedy"]
+
+
+def test_a_head_for_shorter_texts_than_its_target_is_a_warning(target, head):
+    longer = {**TARGET, "max_position_embeddings": 2 * HEAD.max_position_embeddings}
+    (target / "config.json").write_text(json.dumps(longer))
+    check, config = model_checks.check_head(str(head), target)
+    assert check.status == "warn"
+    assert config is not None
+    assert f"max_position_embeddings = {HEAD.max_position_embeddings}" in check.detail
+    assert "--context-length" in check.remedy
+
+
 def test_head_that_is_missing(target):
     assert model_checks.check_head(None, target)[0].status == "fail"
     assert "JETSPEC_HEAD" in model_checks.check_head(None, target)[0].remedy

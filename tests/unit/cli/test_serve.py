@@ -125,7 +125,7 @@ def launched(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setattr(embedded, "target_path", lambda: target)
     monkeypatch.setattr(embedded, "head_path", lambda: "shipped-head")
-    monkeypatch.setattr(models, "check_head", lambda head, model: None)
+    monkeypatch.setattr(models, "require_head", lambda head, model: ())
     monkeypatch.setattr(platform, "activate", lambda: platform.HOST_PLATFORM)
 
     def become(path, command):
