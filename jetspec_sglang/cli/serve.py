@@ -29,6 +29,7 @@ from jetspec_sglang.cli.launch import (
     sglang_arguments,
     wants_jetspec,
 )
+from jetspec_sglang.quota import fit_threads
 
 EXAMPLES = """\
 Every other flag goes to SGLang as it is; `python -m sglang.launch_server --help` lists them.
@@ -96,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
     if controlled and (reason := controller.obstacle(flags)):
         print(f"jetspec serve: serving without the controller: {reason}", file=sys.stderr)
         controlled = False
+    if host and (threads := fit_threads(os.environ)):
+        print(f"jetspec serve: {threads} threads fit this container's CPU quota", file=sys.stderr)
     if host and (load := check_load()).status != "ok":
         print(f"jetspec serve: {load.detail}; {load.remedy}", file=sys.stderr)
     if not controlled:

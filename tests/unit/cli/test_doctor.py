@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jetspec_sglang import cli, embedded, platform
+from jetspec_sglang import cli, embedded, platform, quota
 from jetspec_sglang.cli import checks, model_checks
 from jetspec_sglang.cli.checks import Check
 from jetspec_sglang.cli.memory import Load, estimate
@@ -178,6 +178,25 @@ def test_cpu_features(tmp_path, flags, status):
     file = tmp_path / "cpuinfo"
     file.write_text(f"processor : 0\nflags : {flags}\n")
     assert checks.check_cpu(file).status == status
+
+
+@pytest.mark.parametrize(
+    ("limit", "threads", "status", "told"),
+    [
+        (None, None, "ok", "none: 8 CPUs"),
+        (2.5, None, "ok", "2.5 of 8 CPUs: `jetspec serve` starts 2 threads"),
+        (2.5, "8", "warn", "OMP_NUM_THREADS=8"),
+        (2.5, "1", "ok", "starts 1 threads"),
+    ],
+)
+def test_cpu_quota(limit, threads, status, told, monkeypatch):
+    monkeypatch.setattr(quota, "quota", lambda: limit)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if threads is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    check = checks.check_quota()
+    assert (check.status, told in check.detail) == (status, True)
 
 
 def test_no_lscpu(tmp_path, monkeypatch):
