@@ -1,7 +1,8 @@
 """`jetspec serve`: stock SGLang with JetSpec, and the budget controller beside it.
 
 Contract: checks what can be checked quickly (model, head, ports), then becomes SGLang's server
-(`--no-controller`, `--plain`) or a small process that runs server and controller together.
+(`--no-controller`, `--plain`) or a small process that runs server and controller together, with
+the server's own lines in a log file.
 I/O: may fetch the embedded target; reads the head's headers; opens the ports to see if they are
 free, and a lock that keeps a second launch off the port; execs.
 """
@@ -22,6 +23,7 @@ from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import (
     DEFAULT_PORT,
+    EMBEDDED_NAME,
     HEAD,
     MAX_BUDGET,
     MODEL,
@@ -54,7 +56,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "serve",
         help=COMMANDS["serve"].help,
-        usage="jetspec serve [--plain] [--no-controller] [--controller-port PORT] [SGLANG FLAG ...]",
+        usage="jetspec serve [--plain] [--no-controller] [--controller-port PORT] "
+        "[--server-log FILE] [SGLANG FLAG ...]",
         description="Serve a model (default: the embedded SmolLM2-135M-Instruct) over SGLang's "
         "OpenAI-compatible API, decoding with JetSpec trees.",
         epilog=EXAMPLES,
@@ -69,6 +72,12 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--controller-port", type=int, default=30900, help="port of the controller (%(default)s)"
+    )
+    parser.add_argument(
+        "--server-log",
+        metavar="FILE",
+        help="where SGLang's own lines go when the controller runs too; - is this terminal "
+        "(default: a file in the cache folder, named at the start)",
     )
     parser.set_defaults(pass_through=True)
     return parser
@@ -110,8 +119,30 @@ def run(args: argparse.Namespace) -> int:
         "controller": controller.command(url, args.controller_port),
         "url": url,
         "page": f"http://127.0.0.1:{args.controller_port}",
+        "log": _log_file(args.server_log, port),
+        "told": {
+            "model": flags.value(*MODEL) or f"{EMBEDDED_NAME} ({target})",
+            "head": flags.value(HEAD) or head,
+        },
     }
     _become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)])
+
+
+def _log_file(given: str | None, port: int) -> str | None:
+    """An empty file for the server's lines; None for the terminal. CommandError if it cannot be."""
+    from jetspec_sglang.cache import cache_dir
+
+    if given == "-":
+        return None
+    file = Path(given) if given else cache_dir() / "serve" / f"{port}.log"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+    except OSError as error:
+        if given is None:
+            return None
+        raise CommandError(f"--server-log {file}: {error.strerror}") from None
+    return str(file.absolute())
 
 
 def require_port(port: int, flag: str) -> None:
