@@ -1,8 +1,7 @@
 """`jetspec serve`: stock SGLang with JetSpec, and the budget controller beside it.
 
 Contract: checks what can be checked quickly (model, head, ports), then becomes SGLang's server
-(`--no-controller`, `--plain`) or a small process that runs server and controller together, with
-the server's own lines in a log file.
+(`--no-controller`, `--plain`) or a small process that runs server and controller together.
 I/O: may fetch the embedded target; reads the head's headers; opens the ports to see if they are
 free, and a lock that keeps a second launch off the port; execs.
 """
@@ -14,7 +13,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from jetspec_sglang.cli import controller
 from jetspec_sglang.cli.checks import check_load
@@ -64,6 +63,13 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    add_arguments(parser)
+    parser.set_defaults(pass_through=True)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags that `plan` reads; all others are SGLang's."""
     parser.add_argument(
         "--plain", action="store_true", help="same target and platform, no speculation"
     )
@@ -76,14 +82,24 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--server-log",
         metavar="FILE",
-        help="where SGLang's own lines go when the controller runs too; - is this terminal "
+        help="where SGLang's own lines go when other processes run beside it; - is this terminal "
         "(default: a file in the cache folder, named at the start)",
     )
-    parser.set_defaults(pass_through=True)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
+    launch = plan(args)
+    if not launch["companions"]:
+        become(launch["server"])
+    supervise(launch)
+
+
+def plan(args: argparse.Namespace) -> dict[str, Any]:
+    """What `supervise` runs for this command line: the server and, unless left out, its controller.
+
+    Checks everything that can be checked quickly, takes the server's port, and sets the variables
+    that the processes need.
+    """
     argv = args.rest
     if argv and not argv[0].startswith("-"):
         argv = ["--model-path", *argv]
@@ -110,22 +126,26 @@ def run(args: argparse.Namespace) -> int:
         print(f"jetspec serve: {threads} threads fit this container's CPU quota", file=sys.stderr)
     if host and (load := check_load()).status != "ok":
         print(f"jetspec serve: {load.detail}; {load.remedy}", file=sys.stderr)
-    if not controlled:
-        _become(server)
     url = controller.server_url(flags, port)
-    os.environ.update(controller.environment(flags, port))
-    plan = {
+    companions = []
+    if controlled:
+        os.environ.update(controller.environment(flags, port))
+        companions.append(controller.companion(url, args.controller_port))
+    return {
         "server": server,
-        "controller": controller.command(url, args.controller_port),
         "url": url,
-        "page": f"http://127.0.0.1:{args.controller_port}",
         "log": _log_file(args.server_log, port),
         "told": {
             "model": flags.value(*MODEL) or f"{EMBEDDED_NAME} ({target})",
-            "head": flags.value(HEAD) or head,
+            **({"head": flags.value(HEAD) or head} if jetspec else {}),
         },
+        "companions": companions,
     }
-    _become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)])
+
+
+def supervise(launch: dict[str, Any]) -> NoReturn:
+    """Become the process that runs the server and its companions."""
+    become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(launch)])
 
 
 def _log_file(given: str | None, port: int) -> str | None:
@@ -240,7 +260,7 @@ def _check_budgets(flags: Flags, host: bool) -> None:
         raise CommandError(str(error)) from None
 
 
-def _become(command: list[str]) -> NoReturn:
+def become(command: list[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(command[0], command)
