@@ -173,7 +173,7 @@ def _users(environment: Any) -> int:
     """Sources: one a process; clients of a closed loop: --users."""
     if config_of(vars(environment.parsed_options)).open_loop:
         runner = environment.runner
-        return max(1, len(runner.clients.ready)) if isinstance(runner, MasterRunner) else 1
+        return max(1, runner.worker_count) if isinstance(runner, MasterRunner) else 1
     return environment.parsed_options.num_users or 1
 
 

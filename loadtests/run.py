@@ -96,7 +96,11 @@ class Run:
             record.budget_end = series.budget_at(samples, record.end)
         summary = self._described() | summarise(self.config, records, self.last_arrival)
         summary["load_generator_cpu_share"] = share
-        reasons = verdict(self.config, summary, lost=len(missing), unfinished=len(unfinished))
+        now = self.clock()
+        reasons = verdict(
+            self.config, summary, lost=len(missing), unfinished=len(unfinished),
+            interrupted_at=now if now < self.last_arrival else None,
+        )  # fmt: skip
         limits = broken(self.config.thresholds, summary)
         summary |= {"valid": not reasons, "rejected_because": reasons, "broken_thresholds": limits}
         report.write(self.folder, summary, records, samples)

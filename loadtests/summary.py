@@ -8,7 +8,6 @@ request: below saturation it has no idle end in it, above saturation it is the s
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -49,7 +48,7 @@ def summarise(config: LoadConfig, records: Sequence[Record], window_end: float) 
         "total_input_tokens": prompts,
         "total_output_tokens": tokens,
         "request_throughput": len(answered) / seconds,
-        "offered_rate": sum(one.due < window_end for one in measured) / window,
+        "offered_rate": sum(one.due <= window_end for one in measured) / window,
         "input_throughput": prompts / seconds,
         "output_throughput": tokens / seconds,
         "total_throughput": (prompts + tokens) / seconds,
@@ -103,9 +102,18 @@ def accept_length(records: Sequence[Record]) -> float | None:
     return 1.0 + sum(one.accepted_drafts for one in records) / rounds if rounds else None
 
 
-def verdict(config: LoadConfig, summary: dict[str, Any], *, lost: int, unfinished: int) -> list[str]:
+def verdict(
+    config: LoadConfig,
+    summary: dict[str, Any],
+    *,
+    lost: int,
+    unfinished: int,
+    interrupted_at: float | None = None,
+) -> list[str]:
     """Why these figures must not be used; empty for a valid run."""
     reasons = []
+    if interrupted_at is not None:
+        reasons.append(f"the run was interrupted after {interrupted_at:.0f} s")
     lag = summary.get("p99_send_lag_ms")
     if lag is not None and lag > config.max_lag_ms:
         reasons.append(
@@ -123,7 +131,3 @@ def verdict(config: LoadConfig, summary: dict[str, Any], *, lost: int, unfinishe
 
 def _gaps(records: Sequence[Record]) -> list[float]:
     return [gap for one in records for gap, tokens in one.gaps for _ in range(tokens)]
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
