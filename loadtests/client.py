@@ -123,6 +123,7 @@ def ask(
         given_up.close()
         if cut is not None:
             cut.close()
+        reader.close()
         record.end = clock()
         client.close()
 

@@ -56,9 +56,6 @@ class StreamReader:
     def finish(self) -> None:
         """The stream ended. StreamError unless the answer is whole."""
         record = self.record
-        record.text = "".join(self._parts)
-        if not record.counted:
-            _spread(record)
         if record.finish_reason == "abort":
             raise StreamError("aborted_by_server", "the server aborted the request")
         if not self.done and not record.finish_reason:
@@ -66,6 +63,12 @@ class StreamReader:
         if not record.progress:
             raise StreamError("empty", "the answer holds no text")
         record.status = "ok"
+
+    def close(self) -> None:
+        """Settle what came, whole or not: the text, and token counts of chunks that had none."""
+        self.record.text = "".join(self._parts)
+        if not self.record.counted:
+            _spread(self.record)
 
     def _take(self, chunk: Mapping[str, Any], now: float) -> None:
         record = self.record

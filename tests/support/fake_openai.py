@@ -3,7 +3,8 @@
     with FakeOpenAI(Answer(first_s=0.2, gap_s=0.05, chunks=(1, 3, 3))) as server:
         ...  # requests go to server.url
 
-It runs in a thread of its own. `seen` keeps (time, body) of every request. Run by hand:
+It runs in a thread of its own. `seen` keeps (time, body) of every request,
+`sent` the time of every chunk. Run by hand:
 `python -m tests.support.fake_openai --port 8000`.
 """
 
@@ -55,6 +56,7 @@ class FakeOpenAI:
         self.models = list(models)
         self.port = port
         self.seen: list[tuple[float, dict[str, Any]]] = []
+        self.sent: list[float] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._ready = threading.Event()
@@ -123,6 +125,7 @@ class FakeOpenAI:
             chunk = _chunk(request.path, "word " * tokens)
             if answer.usage == "continuous" and body["stream_options"]["continuous_usage_stats"]:
                 chunk["usage"] = _usage(answer, total)
+            self.sent.append(time.time())
             await _send(response, chunk)
         await _send(response, _chunk(request.path, "", "length"))
         await _send(response, {"choices": [], "usage": _usage(answer, total)})

@@ -28,6 +28,7 @@ def read(*lines: tuple[float, bytes], due: float = 1.0) -> Record:
     for at, one in lines:
         reader.feed(one, at)
     reader.finish()
+    reader.close()
     return record
 
 
