@@ -20,7 +20,9 @@ def main() -> None:
 
     if {"-h", "--help"} & set(sys.argv[1:]):
         parser = argument_parser.get_empty_argument_parser(add_help=False)
-        chosen, _ = parser.parse_known_args([one for one in sys.argv[1:] if one not in ("-h", "--help")])
+        chosen, _ = parser.parse_known_args(
+            [one for one in sys.argv[1:] if one not in ("-h", "--help")]
+        )
         for file in argument_parser.parse_locustfile_paths(chosen.locustfile.split(",")):
             locust.main.load_locustfile(file)
     locust.main.main()

@@ -38,8 +38,13 @@ class Schedule:
 
 def schedule(config: LoadConfig) -> Schedule:
     """Arrivals of an open loop. ConfigError where there are none; TraceError for a bad trace."""
-    if config.arrivals == "trace":
-        return _replayed(config)
+    whole = _replayed(config) if config.arrivals == "trace" else _made(config)
+    if not config.requests:
+        return whole
+    return Schedule(whole.arrivals[: config.requests], whole.broken_lines)
+
+
+def _made(config: LoadConfig) -> Schedule:
     profile = Profile.of(config)
     times = profile.when(_unit_rate(config, profile.total))
     if not times:
@@ -76,7 +81,7 @@ def _unit_rate(config: LoadConfig, total: float) -> list[float]:
 def _replayed(config: LoadConfig) -> Schedule:
     trace = read_trace(Path(config.trace), skip_broken=config.skip_broken_lines)
     start = trace.requests[0].at
-    arrivals = []
+    arrivals: list[Arrival] = []
     for request in trace.requests:
         at = (request.at - start) * config.slowdown_factor
         if at >= config.seconds:

@@ -26,11 +26,11 @@ CONNECT_TIMEOUT_S = 10.0
 _SHOWN = 200
 
 
-class _Cut(Exception):
+class _CutError(Exception):
     """This client cuts the request off on purpose."""
 
 
-class _GivenUp(Exception):
+class _GivenUpError(Exception):
     """The request took longer than it may."""
 
 
@@ -91,8 +91,8 @@ def ask(
         network_timeout=config.stall_timeout,
         block_size=65536,
     )
-    given_up = gevent.Timeout.start_new(config.request_timeout, _GivenUp())
-    cut = gevent.Timeout.start_new(cut_after, _Cut()) if cut_after is not None else None
+    given_up = gevent.Timeout.start_new(config.request_timeout, _GivenUpError())
+    cut = gevent.Timeout.start_new(cut_after, _CutError()) if cut_after is not None else None
     record.sent = clock()
     try:
         body = endpoint.request(prompt, record.max_tokens)
@@ -103,9 +103,9 @@ def ask(
         while not reader.done and (line := response.readline(b"\n")):
             reader.feed(line, clock())
         reader.finish()
-    except _Cut:
+    except _CutError:
         record.status = "aborted"
-    except _GivenUp:
+    except _GivenUpError:
         _fail(record, "timeout", f"no end after {config.request_timeout:g} s")
     except StreamError as error:
         _fail(record, error.kind, str(error))

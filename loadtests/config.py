@@ -40,6 +40,9 @@ class LoadConfig(BaseModel):
     seconds: Positive = Field(
         60.0, description="length of the arrivals, warm-up included; --run-time overrides it"
     )
+    requests: Annotated[int, Field(ge=0)] = Field(
+        0, description="stop after so many requests, if --seconds are not over before; 0: no limit"
+    )
     burstiness: Positive = Field(
         1.0, description="shape of gamma gaps: below 1 burstier than Poisson, above 1 smoother"
     )
@@ -64,7 +67,8 @@ class LoadConfig(BaseModel):
     )
     max_tokens: Count = Field(128, description="tokens of an answer, or its limit")
     lengths: Literal["fixed", "natural"] = Field(
-        "fixed", description="fixed: the server ignores its end token; natural: answers end by themselves"
+        "fixed",
+        description="fixed: the server ignores its end token; natural: answers end by themselves",
     )
     max_prompt_tokens: Count = Field(
         1024, description="longest prompt that is built to a trace's length (tokens are estimated)"
@@ -83,7 +87,9 @@ class LoadConfig(BaseModel):
         0.0, description="share of requests that the client cuts off while they are answered"
     )
     keep_text: bool = Field(False, description="write prompts and answers into requests.jsonl")
-    slo: tuple[str, ...] = Field((), description="latency objectives in ms: ttft:500,tpot:50,e2el:5000")
+    slo: tuple[str, ...] = Field(
+        (), description="latency objectives in ms: ttft:500,tpot:50,e2el:5000"
+    )
     threshold: tuple[str, ...] = Field(
         (), description="limits that set the exit status: p99_ttft_ms<=500,failure_rate<=0.01"
     )
@@ -111,7 +117,9 @@ class LoadConfig(BaseModel):
         for one in value:
             name, _, limit = one.partition(":")
             if name not in SLO_METRICS:
-                raise ValueError(f"{one!r}: must be one of {', '.join(SLO_METRICS)}, a colon and ms")
+                raise ValueError(
+                    f"{one!r}: must be one of {', '.join(SLO_METRICS)}, a colon and ms"
+                )
             _positive(one, limit)
         return value
 

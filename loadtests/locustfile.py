@@ -9,15 +9,15 @@ earlier ones were answered. Closed loop: `--arrivals closed --users 8`. See docs
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from locust import LoadTestShape, User, events, task  # patches the standard library: first
-
 import gevent
+from locust import LoadTestShape, User, events, task  # patches the standard library: first
 from locust.runners import MasterRunner, WorkerRunner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -45,6 +45,7 @@ class State:
 
     node: Node | None = None
     run: Run | None = None
+    ended = False
 
 
 state = State()
@@ -73,7 +74,7 @@ class UntilAnswered(LoadTestShape):
 
     def tick(self) -> tuple[int, float] | None:
         assert self.runner is not None
-        if state.run is not None and (state.run.status is not None or state.run.over()):
+        if state.run is not None and (state.ended or state.run.over()):
             return None
         users = _users(self.runner.environment)
         return users, float(users)
@@ -115,6 +116,9 @@ def _start(environment: Any, **_: Any) -> None:
         environment.process_exit_code = WRONG
         gevent.spawn(runner.quit)
         return
+    state.ended = False
+    # Locust handles SIGTERM only once a shape has ended.
+    gevent.signal_handler(signal.SIGTERM, _end)
     workers = list(runner.clients.ready) if isinstance(runner, MasterRunner) else []
     epoch = time.time() + LEAD_S["workers" if workers else "local"]
     host = environment.host.rstrip("/")
@@ -148,6 +152,10 @@ def _exit(environment: Any, **_: Any) -> None:
     """Ctrl-C and SIGTERM come here first: report what there is."""
     if state.run is not None and state.run.status is None:
         _finish(environment, state.node.stop() if state.node is not None else [])
+
+
+def _end() -> None:
+    state.ended = True
 
 
 def _finish(environment: Any, left: list[Record]) -> None:

@@ -7,6 +7,7 @@ ended. I/O: HTTP through `client`.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,8 +57,9 @@ class Node:
                 self._send_share()
             return
         gevent.sleep(max(0.0, -self.clock()))
-        while (now := self.clock()) < self.config.seconds:
-            self._ask(Arrival(next(self._indices), now))
+        limit = self.config.requests or math.inf
+        while (now := self.clock()) < self.config.seconds and (i := next(self._indices)) < limit:
+            self._ask(Arrival(i, now))
         self.idle_clients += 1
 
     def stop(self) -> list[Record]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +30,7 @@ def timeline(
     )
     end = max((one.end for one in records), default=1.0)
     edges = np.linspace(0.0, max(end, 1.0), 61)
-    rates = [
-        tokens_between(records, a, b) / (b - a) for a, b in zip(edges, edges[1:], strict=False)
-    ]
+    rates = [tokens_between(records, a, b) / (b - a) for a, b in itertools.pairwise(edges)]
     speed.step(edges[:-1], rates, where="post", color=_COLOURS[0])
     speed.set_ylabel("tokens/s", color=_COLOURS[0])
     under_way = speed.twinx()
@@ -71,7 +70,9 @@ def sweep(
 ) -> None:
     """label -> rate -> summaries of the seeds: one line a label, the spread as error bars."""
     pyplot = _pyplot()
-    slo = any("slo_attainment" in s for rates in groups.values() for one in rates.values() for s in one)
+    slo = any(
+        "slo_attainment" in s for rates in groups.values() for one in rates.values() for s in one
+    )
     panels = [
         ("window_output_throughput", "tokens/s", "linear"),
         ("median_ttft_ms", "TTFT p50, ms", "log"),
@@ -112,7 +113,9 @@ def sweep(
     _save(pyplot, figure, file)
 
 
-def _line(axis: Any, label: str, rates: Mapping[float, Sequence[Any]], key: str, colour: str) -> None:
+def _line(
+    axis: Any, label: str, rates: Mapping[float, Sequence[Any]], key: str, colour: str
+) -> None:
     points = []
     for rate in sorted(rates):
         values = [one[key] for one in rates[rate] if one.get(key) is not None]

@@ -60,7 +60,9 @@ def look(config: LoadConfig, host: str | None) -> ServerFacts:
     if not model:
         raise ConfigError(f"{base}/v1/models lists no model ({status}); name one with --model")
     if names and model not in names:
-        raise ConfigError(f"--model {model}: {base} does not serve it; it serves {', '.join(names)}")
+        raise ConfigError(
+            f"--model {model}: {base} does not serve it; it serves {', '.join(names)}"
+        )
     status, info = _get(f"{base}/server_info", key)
     sglang = status == 200 and isinstance(info, dict) and "internal_states" in info
     return ServerFacts(model, sglang, _kept(info) if sglang else {})

@@ -56,9 +56,14 @@ class Run:
     @property
     def last_arrival(self) -> float:
         """End of the arrivals, in seconds after the start."""
-        if self.schedule is None or self.config.arrivals != "trace":
-            return self.config.seconds
-        return min(self.config.seconds, self.schedule.arrivals[-1].at)
+        if self.schedule is None:
+            done = self.config.requests and self.idle_clients >= self.clients
+            return (
+                max((one.due for one in self.records), default=0.0) if done else self.config.seconds
+            )
+        if self.config.requests or self.config.arrivals == "trace":
+            return self.schedule.arrivals[-1].at
+        return self.config.seconds
 
     def add(self, record: Record) -> None:
         self.records.append(record)
@@ -69,7 +74,7 @@ class Run:
         if now > self.last_arrival + self.config.drain_timeout:
             return True
         if self.schedule is None:
-            return now > self.config.seconds and self.idle_clients >= self.clients
+            return self.idle_clients >= self.clients
         return len(self.records) >= len(self.schedule.arrivals)
 
     def look(self) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 from loadtests.records import Record
 
 
-def goodput(records: Sequence[Record], slos_ms: Mapping[str, float], seconds: float) -> dict[str, Any]:
+def goodput(
+    records: Sequence[Record], slos_ms: Mapping[str, float], seconds: float
+) -> dict[str, Any]:
     """`request_goodput`, `slo_attainment` and `slo_attainment_by_metric`."""
     asked = [one for one in records if one.status != "aborted"]
     met = dict.fromkeys(slos_ms, 0)

@@ -116,7 +116,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m loadtests.report",
         description="Put finished runs side by side: rates.csv, sweep.png, sweep.html.",
     )
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="runs, or folders of them")
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="DIR", help="runs, or folders of them"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     args = parser.parse_args(argv)
     missing = [str(one) for one in args.folders if not one.is_dir()]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loadtests.experiment.settings import Experiment
     from loadtests.experiment.sweep import Sweep
 
-QUICK = {
+QUICK: dict[str, dict[str, Any]] = {
     "load": {"rates": [1.0, 4.0], "seeds": 1, "seconds": 8.0, "warmup": 2.0, "tiers": [1, 16],
              "max_tokens": 24},
     "step": {"steps": 2, "hold": 10.0, "max_tokens": 24},
@@ -40,17 +40,23 @@ def add_parsers(kinds: Any, add_write: Callable[[argparse.ArgumentParser], None]
                       help="closed loop of N clients in place of rates, beside the paper's table")  # fmt: skip
     load.add_argument("--tiers", nargs="+", type=int, metavar="B", help="(all of the server's)")
     load.add_argument("--seeds", type=int, default=3, help="repeats, each with its own arrivals (%(default)s)")  # fmt: skip
-    load.add_argument("--seconds", type=float, default=60.0, help="arrivals of a cell (%(default)s)")
+    load.add_argument(
+        "--seconds", type=float, default=60.0, help="arrivals of a cell (%(default)s)"
+    )
     load.add_argument("--warmup", type=float, default=10.0, help="of them left out (%(default)s)")
     load.add_argument("--arrivals", default="poisson", help="as of the locustfile (%(default)s)")
     load.add_argument("--period", type=float, help="seconds of a diurnal wave")
     load.add_argument("--burstiness", type=float, help="shape of gamma gaps")
     load.add_argument("--trace", type=Path, metavar="FILE", help="replay a trace in place of rates")
-    load.add_argument("--slowdown-factor", type=float, default=1.0, help="of the trace (%(default)s)")
+    load.add_argument(
+        "--slowdown-factor", type=float, default=1.0, help="of the trace (%(default)s)"
+    )
     load.add_argument("--slo", default="", help="objectives in ms, as ttft:1000,tpot:60")
     load.add_argument("--no-plain", action="store_true", help="leave plain decoding out")
     load.add_argument("--no-adaptive", action="store_true", help="leave the controller out")
-    load.add_argument("--max-lag-ms", type=float, default=25.0, help="of the generator (%(default)s)")
+    load.add_argument(
+        "--max-lag-ms", type=float, default=25.0, help="of the generator (%(default)s)"
+    )
     load.add_argument("--plot", type=Path, metavar="FILE", help="write the plot there too")
     _add_shared(load, "runs/load", add_write)
 
@@ -63,11 +69,19 @@ def add_parsers(kinds: Any, add_write: Callable[[argparse.ArgumentParser], None]
     step.add_argument("--hold", type=float, default=30.0, help="seconds at each rate (%(default)s)")
     _add_shared(step, "runs/step", add_write)
 
-    soak = kinds.add_parser("soak", help="a long swinging load with faults: failures, leaks, memory")
+    soak = kinds.add_parser(
+        "soak", help="a long swinging load with faults: failures, leaks, memory"
+    )
     soak.add_argument("--seconds", type=float, default=1800.0, help="(%(default)s)")
-    soak.add_argument("--rate", type=float, default=1.5, help="mean requests per second (%(default)s)")
-    soak.add_argument("--period", type=float, default=120.0, help="of the swing, seconds (%(default)s)")
-    soak.add_argument("--abort-share", type=float, default=0.2, help="cut off by the client (%(default)s)")
+    soak.add_argument(
+        "--rate", type=float, default=1.5, help="mean requests per second (%(default)s)"
+    )
+    soak.add_argument(
+        "--period", type=float, default=120.0, help="of the swing, seconds (%(default)s)"
+    )
+    soak.add_argument(
+        "--abort-share", type=float, default=0.2, help="cut off by the client (%(default)s)"
+    )
     soak.add_argument("--sampled", type=int, default=40, help="answers compared with plain ones (%(default)s)")  # fmt: skip
     soak.add_argument("--seed", type=int, default=0, help="of arrivals and faults (%(default)s)")
     _add_shared(soak, "runs/soak", add_write)
@@ -78,11 +92,17 @@ def _add_shared(
     out: str,
     add_write: Callable[[argparse.ArgumentParser], None],
 ) -> None:
-    parser.add_argument("--prompts", default="chat", help="a JSONL file or a data set (%(default)s)")
+    parser.add_argument(
+        "--prompts", default="chat", help="a JSONL file or a data set (%(default)s)"
+    )
     parser.add_argument("--max-tokens", type=int, default=96, help="of an answer (%(default)s)")
     parser.add_argument("--dtype", default="float32", help="of every server (%(default)s)")
-    parser.add_argument("--policy", nargs="*", default=[], metavar="KEY=VALUE", help="controller keys")
-    parser.add_argument("--out", type=Path, default=Path(out), help="folder of the runs (%(default)s)")
+    parser.add_argument(
+        "--policy", nargs="*", default=[], metavar="KEY=VALUE", help="controller keys"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path(out), help="folder of the runs (%(default)s)"
+    )
     parser.add_argument("--port", type=int, default=31800, help="first of four (%(default)s)")
     parser.add_argument("--logs", type=Path, help="folder of the servers' logs (in the cache)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
@@ -299,7 +319,9 @@ def _check(args: argparse.Namespace) -> None:
     if bad := [one for one in args.policy if "=" not in one]:
         raise UsageError(f"--policy {bad[0]}: must be KEY=VALUE")
     if args.kind == "load" and args.warmup >= args.seconds:
-        raise UsageError(f"--warmup {args.warmup:g}: must be shorter than --seconds {args.seconds:g}")
+        raise UsageError(
+            f"--warmup {args.warmup:g}: must be shorter than --seconds {args.seconds:g}"
+        )
     if args.kind == "load" and args.trace and not args.trace.is_file():
         raise UsageError(f"--trace {args.trace}: no such file")
     if args.kind == "load" and args.trace and args.batches:

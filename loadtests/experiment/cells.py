@@ -63,9 +63,7 @@ def policies(tiers: Sequence[int], *, plain: bool = True, adaptive: bool = True)
     ]
 
 
-def plan(
-    chosen: Sequence[Policy], points: Sequence[Point], seeds: Sequence[int]
-) -> list[Cell]:
+def plan(chosen: Sequence[Policy], points: Sequence[Point], seeds: Sequence[int]) -> list[Cell]:
     """Every cell, in the order of measurement."""
     cells = []
     for turn, seed in enumerate(seeds):

@@ -47,7 +47,9 @@ class Child:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 lines = self._log.read_text(errors="replace").strip().splitlines()
-                raise CommandError(f"{self._name} does not start: {''.join(lines[-1:])} ({self._log})")
+                raise CommandError(
+                    f"{self._name} does not start: {''.join(lines[-1:])} ({self._log})"
+                )
             time.sleep(0.2)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
@@ -90,7 +92,10 @@ def prometheus(program: str, target: str, port: int, folder: Path) -> Child:
     """A Prometheus that scrapes the server every second."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "prometheus.json"
-    scrape = {"job_name": "sglang", "static_configs": [{"targets": [target.removeprefix("http://")]}]}
+    scrape = {
+        "job_name": "sglang",
+        "static_configs": [{"targets": [target.removeprefix("http://")]}],
+    }
     interval = {"scrape_interval": f"{SCRAPE_S}s"}
     config.write_text(json.dumps({"global": interval, "scrape_configs": [scrape]}))
     command = [

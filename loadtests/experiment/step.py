@@ -7,6 +7,7 @@ budget is read from the engine twice a second, so that a time is exact to about 
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import statistics
@@ -45,9 +46,7 @@ class Followed:
     settled_s: float | None
 
 
-def measure(
-    sweep: Sweep, source: str, out: Path, options: Mapping[str, str], port: int
-) -> None:
+def measure(sweep: Sweep, source: str, out: Path, options: Mapping[str, str], port: int) -> None:
     """One run with the controller reading from `source`."""
     server = sweep.server(Policy(ADAPTIVE))
     drain(server)
@@ -118,7 +117,7 @@ def cost(records: Sequence[Record], samples: Samples) -> dict[str, float | int |
     """
     changes = [
         (earlier[0], later[0])
-        for earlier, later in zip(samples, samples[1:], strict=False)
+        for earlier, later in itertools.pairwise(samples)
         if earlier[1] != later[1]
     ]
     over, around = [], []
@@ -184,4 +183,6 @@ def _percentiles(values: Sequence[float]) -> list[str]:
 def _budgets(steps: Sequence[Followed]) -> str:
     if not steps:
         return "-"
-    return f"{statistics.mode(s.before for s in steps)} to {statistics.mode(s.settled for s in steps)}"
+    return (
+        f"{statistics.mode(s.before for s in steps)} to {statistics.mode(s.settled for s in steps)}"
+    )

@@ -78,7 +78,9 @@ def whole_sweep(results: Results, points: Sequence[Point], metric: str) -> list[
 
 def beside_paper(results: Results, points: Sequence[Point]) -> list[list[str]]:
     """The paper's table: tokens/s by batch and budget, ours and theirs, as ratios to plain."""
-    names = list(dict.fromkeys(cell.policy.name for cell in sorted(results, key=lambda c: _order(c.policy))))
+    names = list(
+        dict.fromkeys(cell.policy.name for cell in sorted(results, key=lambda c: _order(c.policy)))
+    )
     columns = [name for name in names if name != PLAIN]
     theirs = [name for name in PAPER[1] if name != PLAIN]
     rows = [["batch", "plain", *columns, "paper: AR", *(f"paper: {name}" for name in theirs)]]

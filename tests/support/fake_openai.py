@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -105,7 +106,9 @@ class FakeOpenAI:
         if answer.status != 200 and spoiled:
             return web.json_response({"error": {"message": "told to fail"}}, status=answer.status)
         async with self._slots:
-            return await self._stream(request, body, spoiled)
+            with contextlib.suppress(ConnectionError):  # the client hung up
+                return await self._stream(request, body, spoiled)
+            raise web.HTTPInternalServerError
 
     async def _stream(
         self, request: web.Request, body: dict[str, Any], spoiled: bool

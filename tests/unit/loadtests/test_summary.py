@@ -162,7 +162,9 @@ def test_thresholds(text: str, line: str | None) -> None:
     assert broken([parse_threshold(text)], found) == ([line] if line else [])
 
 
-@pytest.mark.parametrize("text", ["", "a", "a<", "a=1", "a<=x", "a<=nan", "a<=inf", "A<=1", "a<=1<2"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "a<", "a=1", "a<=x", "a<=nan", "a<=inf", "A<=1", "a<=1<2"]
+)
 def test_what_is_no_threshold(text: str) -> None:
     with pytest.raises(ValueError, match="must be a metric"):
         parse_threshold(text)
