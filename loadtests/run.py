@@ -73,6 +73,8 @@ class Run:
         now = self.clock()
         if now > self.last_arrival + self.config.drain_timeout:
             return True
+        if now < self.last_arrival:
+            return False
         if self.schedule is None:
             return self.idle_clients >= self.clients
         return len(self.records) >= len(self.schedule.arrivals)

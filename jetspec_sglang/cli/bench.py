@@ -309,7 +309,7 @@ def _conditioning(args: argparse.Namespace) -> int:
 
 def _load(args: argparse.Namespace) -> int:
     run = {"load": load.run_load, "step": load.run_step, "soak": load.run_soak}[args.kind]
-    return run(args, lambda rows, note: _publish(args, rows, note))
+    return run(args, lambda rows, note: _publish(args, rows, note, load.section(args)))
 
 
 def _kernel(args: argparse.Namespace) -> int:
@@ -339,12 +339,12 @@ def _logs(args: argparse.Namespace) -> Path:
     return args.logs or cache_dir() / "bench"
 
 
-def _publish(args: argparse.Namespace, rows: list[list[str]], note: str) -> int:
+def _publish(args: argparse.Namespace, rows: list[list[str]], note: str, section: str = "") -> int:
     """Print the table with its notes, and write it where asked to."""
     from jetspec_sglang.bench import report
 
     body = f"{report.markdown(rows)}\n\n{note}\n{report.machine_line()}"
     print(body)
     if args.write:
-        report.write_section(args.write, args.kind, body)
+        report.write_section(args.write, section or args.kind, body)
     return 0

@@ -110,6 +110,15 @@ def _add_shared(
     parser.set_defaults(pass_through=True)
 
 
+def section(args: argparse.Namespace) -> str:
+    """The place of a table in a document: one for each kind of load."""
+    if args.kind != "load":
+        return args.kind
+    if args.batches or args.trace:
+        return "load-batches" if args.batches else "load-trace"
+    return "load" if args.arrivals == "poisson" else f"load-{args.arrivals}"
+
+
 def run_load(args: argparse.Namespace, publish: Publish) -> int:
     """Measure the missing cells, write tables and plots."""
     _require_load_tests()
