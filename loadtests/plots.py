@@ -17,6 +17,7 @@ from loadtests.summary import tokens_between
 
 _COLOURS = (
     "#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3", "#8c8c8c",
+    "#ccb974", "#64b5cd",
 )  # fmt: skip
 
 
@@ -90,7 +91,8 @@ def sweep(
             _line(axis, label, rates, key, _COLOURS[number % len(_COLOURS)])
         axis.set_ylabel(name)
         axis.set_yscale(scale)
-    axes[0][0].legend(fontsize="small")
+    if groups:
+        axes[0][0].legend(fontsize="small")
     under, share = axes[3]
     for number, label in enumerate(groups):
         found = (budgets or {}).get(label, {})

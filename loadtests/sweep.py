@@ -50,7 +50,7 @@ def grouped(summaries: Iterable[Mapping[str, Any]]) -> Groups:
         rate = one["request_rate"]
         if one["valid"] and isinstance(rate, int | float):
             groups.setdefault(one["label"], {}).setdefault(float(rate), []).append(dict(one))
-    return groups
+    return {label: groups[label] for label in sorted(groups, key=_order)}
 
 
 def write_csv(summaries: Sequence[Mapping[str, Any]], file: Path) -> None:
@@ -129,6 +129,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     print(args.out / "sweep.html")
     return 0
+
+
+def _order(label: str) -> tuple[int, int, str]:
+    """Plain decoding, budgets in order, the controller; then other names."""
+    if label.startswith("B=") and label[2:].isdigit():
+        return 1, int(label[2:]), label
+    return {"plain": 0, "adaptive": 2}.get(label, 3), 0, label
 
 
 def _mean_budget(file: Path, summary: Mapping[str, Any]) -> float | None:

@@ -55,7 +55,7 @@ def add_parsers(kinds: Any, add_write: Callable[[argparse.ArgumentParser], None]
     load.add_argument("--no-plain", action="store_true", help="leave plain decoding out")
     load.add_argument("--no-adaptive", action="store_true", help="leave the controller out")
     load.add_argument(
-        "--max-lag-ms", type=float, default=25.0, help="of the generator (%(default)s)"
+        "--max-lag-ms", type=float, default=10.0, help="of the generator (%(default)s)"
     )
     load.add_argument("--plot", type=Path, metavar="FILE", help="write the plot there too")
     _add_shared(load, "runs/load", add_write)
