@@ -69,8 +69,7 @@ class Node:
         self._open.clear()
         for record in left:
             record.end = self.clock()
-            record.status, record.error_kind = "failed", "unfinished"
-            record.error = "unfinished when the run was stopped"
+            record.status = "unfinished"
         return left
 
     def _send_share(self) -> None:

@@ -125,11 +125,13 @@ def _line(
             points.append((rate, statistics.median(values), min(values), max(values)))
     if not points:
         return
-    at, middle, low, high = (np.asarray(one, dtype=float) for one in zip(*points, strict=True))
+    at, middle, low, high = zip(*points, strict=True)
+    below = [m - value for m, value in zip(middle, low, strict=True)]
+    above = [value - m for m, value in zip(middle, high, strict=True)]
     style = "--" if label.startswith("plain") else "-"
     width = 2.4 if label.startswith("adaptive") else 1.2
     axis.errorbar(
-        at, middle, [middle - low, high - middle], marker="o", markersize=4, capsize=2,
+        at, middle, [below, above], marker="o", markersize=4, capsize=2,
         label=label, color=colour, linestyle=style, linewidth=width,
     )  # fmt: skip
 

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-Status = Literal["ok", "failed", "aborted"]
+Status = Literal["ok", "failed", "aborted", "unfinished"]
 
 
 @dataclass(slots=True)
 class Record:
     """One request. `progress` holds (time, tokens so far) for each chunk with text.
 
-    `aborted`: cut off by this client on purpose. `error_kind`: connect, http, stream, stalled,
-    timeout, cut, empty, aborted_by_server, unfinished, lost.
+    `aborted`: cut off by this client on purpose. `unfinished`: under way when the run ended.
+    `error_kind`: connect, http, stream, stalled, timeout, cut, empty, aborted_by_server, lost.
     """
 
     index: int

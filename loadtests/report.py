@@ -48,7 +48,7 @@ def read_records(folder: Path) -> list[Record]:
 def text(summary: Mapping[str, Any]) -> str:
     """The figures for a terminal."""
     rows = [
-        ("requests: answered / failed / cut off", _counts(summary)),
+        ("requests: answered / failed / cut off / unfinished", _counts(summary)),
         ("request rate: offered / answered (1/s)", _pair(summary, "offered_rate", "request_throughput")),
         ("tokens/s: in the window / to the end", _pair(summary, "window_output_throughput", "output_throughput")),
         ("TTFT ms: median / p99", _pair(summary, "median_ttft_ms", "p99_ttft_ms")),
@@ -74,6 +74,8 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
         lines.append(f"FAILED REQUESTS: {summary['failed']} of {summary['requests']} ({kinds})")
     if summary["warmup_failed"]:
         lines.append(f"FAILED IN THE WARM-UP: {summary['warmup_failed']}")
+    if summary["unfinished"]:
+        lines.append(f"UNFINISHED: {summary['unfinished']} requests had no whole answer at the end")
     if summary["over_saturated"]:
         lines.append(
             f"OVER-SATURATED: the backlog grew by {summary['unserved_share']:.0%} of the arrivals; "
@@ -120,7 +122,7 @@ def _plain(value: Any) -> Any:
 
 
 def _counts(summary: Mapping[str, Any]) -> str:
-    return f"{summary['completed']} / {summary['failed']} / {summary['aborted']}"
+    return " / ".join(str(summary[key]) for key in ("completed", "failed", "aborted", "unfinished"))
 
 
 def _pair(summary: Mapping[str, Any], one: str, two: str) -> str:

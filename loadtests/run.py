@@ -105,7 +105,7 @@ class Run:
         summary["load_generator_cpu_share"] = share
         now = self.clock()
         reasons = verdict(
-            self.config, summary, lost=len(missing), unfinished=len(unfinished),
+            self.config, summary, lost=len(missing),
             interrupted_at=now if now < self.last_arrival else None,
         )  # fmt: skip
         limits = broken(self.config.thresholds, summary)

@@ -40,6 +40,7 @@ def summarise(config: LoadConfig, records: Sequence[Record], window_end: float) 
         "requests": len(measured),
         "completed": len(answered),
         "failed": len(failed),
+        "unfinished": sum(one.status == "unfinished" for one in measured),
         "aborted": sum(one.status == "aborted" for one in measured),
         "failure_rate": len(failed) / asked if asked else 0.0,
         "failures_by_kind": dict(Counter(one.error_kind for one in failed)),
@@ -107,7 +108,6 @@ def verdict(
     summary: dict[str, Any],
     *,
     lost: int,
-    unfinished: int,
     interrupted_at: float | None = None,
 ) -> list[str]:
     """Why these figures must not be used; empty for a valid run."""
@@ -122,8 +122,12 @@ def verdict(
         )
     if lost:
         reasons.append(f"{lost} requests were due and never reported: a worker ended")
-    if unfinished:
-        reasons.append(f"{unfinished} requests were unfinished when the run was stopped")
+    left = summary["unfinished"]
+    if left and not summary["over_saturated"]:
+        reasons.append(
+            f"{left} requests had no answer {config.drain_timeout:g} s after the last arrival, and "
+            "the server was not over-saturated"
+        )
     if not summary["completed"]:
         reasons.append("no request was answered")
     return reasons

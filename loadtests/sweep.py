@@ -22,7 +22,7 @@ Groups = dict[str, dict[float, list[dict[str, Any]]]]
 
 COLUMNS = (
     "label", "request_rate", "seed", "valid", "over_saturated", "requests", "completed", "failed",
-    "failure_rate", "offered_rate", "request_throughput", "window_output_throughput",
+    "unfinished", "failure_rate", "offered_rate", "request_throughput", "window_output_throughput",
     "output_throughput", "median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms",
     "median_e2e_latency_ms", "p99_e2e_latency_ms", "accept_length", "request_goodput",
     "slo_attainment", "unserved_share", "p99_send_lag_ms", "load_generator_cpu_share", "mean_budget",

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jetspec_sglang.cli import ablations, conditioning, load
+from jetspec_sglang.cli import ablations, conditioning, load, load_arguments
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 
@@ -32,7 +32,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "methods": {"requests": 2, "max_tokens": 32, "budgets": [16]},
     "round": {"requests": 2, "max_tokens": 32},
     "curve": {"requests": 4, "max_tokens": 48},
-    **load.QUICK,
+    **load_arguments.QUICK,
 }
 _KERNELS = {
     "tree": "building trees",
@@ -105,7 +105,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     conditioning.add_arguments(asked)
     _add_write(asked)
 
-    load.add_parsers(kinds, _add_write)
+    load_arguments.add_parsers(kinds, _add_write)
 
     for name, what in _KERNELS.items():
         kind = kinds.add_parser(name, help=f"{what}, in microseconds")
@@ -309,7 +309,7 @@ def _conditioning(args: argparse.Namespace) -> int:
 
 def _load(args: argparse.Namespace) -> int:
     run = {"load": load.run_load, "step": load.run_step, "soak": load.run_soak}[args.kind]
-    return run(args, lambda rows, note: _publish(args, rows, note, load.section(args)))
+    return run(args, lambda rows, note: _publish(args, rows, note, load_arguments.section(args)))
 
 
 def _kernel(args: argparse.Namespace) -> int:

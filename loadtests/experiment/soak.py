@@ -60,8 +60,9 @@ def _load(sweep: Sweep, plan: Plan, out: Path, options: Mapping[str, str]) -> No
     tiers = [int(one) for one in server.jetspec_states()[0]["tiers"]]
     prometheus = controlled.prometheus(program, server.url, plan.port + 1, out / "prometheus")
     controller = controlled.controller(
-        server.url, plan.port, out / "controller", prometheus=f"http://127.0.0.1:{plan.port + 1}"
-    )
+        server.url, plan.port, out / "controller",
+        prometheus=f"http://127.0.0.1:{plan.port + 1}", policy=sweep.controller_policy,
+    )  # fmt: skip
     planned = faults.plan(plan.seconds, plan.seed, tiers)
     server_pid = sweep.pid(Policy(ADAPTIVE))
     with ExitStack() as stack:

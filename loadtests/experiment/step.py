@@ -64,7 +64,13 @@ def measure(sweep: Sweep, source: str, out: Path, options: Mapping[str, str], po
             stack.enter_context(child)
             url = f"http://127.0.0.1:{port + 1}"
         stack.enter_context(
-            controlled.controller(server.url, port, folder / "controller", prometheus=url)
+            controlled.controller(
+                server.url,
+                port,
+                folder / "controller",
+                prometheus=url,
+                policy=sweep.controller_policy,
+            )
         )
         generator.run(server.url, folder / "load", {**options, "label": f"steps, {source}"})
 

@@ -39,6 +39,7 @@ class Sweep:
         self, experiment: Experiment, fleet: Fleet, out: Path, controller_port: int
     ) -> None:
         self._experiment, self._fleet, self._out = experiment, fleet, out
+        self.controller_policy = experiment.controller
         self._port = controller_port
         self._start_budget: int | None = None
 
@@ -98,9 +99,7 @@ class Sweep:
         shutil.rmtree(folder, ignore_errors=True)
         with ExitStack() as stack:
             stack.enter_context(
-                controlled.controller(
-                    server.url, self._port, folder, policy=self._experiment.controller
-                )
+                controlled.controller(server.url, self._port, folder, policy=self.controller_policy)
             )
             yield
 

@@ -130,10 +130,12 @@ def notes(results: Results) -> list[str]:
     sent = sum(one["requests"] for one in results.values())
     rejected = sum(not one["valid"] for one in results.values())
     over = sum(bool(one["over_saturated"]) for one in results.values())
+    left = sum(one["unfinished"] for one in results.values())
     shares = [one["load_generator_cpu_share"] for one in results.values()]
     lines = [
         f"{len(results)} cells, {sent} measured requests, {failed} failed (warm-up included).",
-        f"{rejected} cells rejected (left out of comparisons), {over} over-saturated.",
+        f"{rejected} cells rejected (left out of comparisons), {over} over-saturated; in these "
+        f"{left} requests had no answer when the cell ended.",
     ]
     if shares:
         lines.append(

@@ -61,7 +61,7 @@ def results(**speeds: dict[Point, list[float]]) -> dict[Cell, dict]:
             for seed, speed in enumerate(values):
                 found[Cell(policy, point, seed)] = {
                     "valid": True, "window_output_throughput": speed, "median_tpot_ms": 1000 / speed,
-                    "failed": 0, "warmup_failed": 0, "requests": 5, "over_saturated": False,
+                    "failed": 0, "warmup_failed": 0, "unfinished": 0, "requests": 5, "over_saturated": False,
                     "load_generator_cpu_share": 0.02,
                 }  # fmt: skip
     return found

@@ -67,7 +67,7 @@ def test_nothing_answered_has_no_latency() -> None:
     found = summarise(config(seconds=4), [failed(0), failed(1, 1.0)], window_end=4.0)
     assert all(found[f"median_{name}_ms"] is None for name in KEYS)
     assert found["failure_rate"] == 1.0
-    assert verdict(config(seconds=4), found, lost=0, unfinished=0) == ["no request was answered"]
+    assert verdict(config(seconds=4), found, lost=0) == ["no request was answered"]
 
 
 def test_failures_stand_in_the_denominator_of_goodput() -> None:
@@ -136,14 +136,26 @@ def test_late_sending_rejects_an_open_loop_only() -> None:
     open_loop, closed = config(seconds=20), config(seconds=20, arrivals="closed")
     found = summarise(open_loop, records, 20.0)
     assert found["p99_send_lag_ms"] == pytest.approx(50)
-    assert "p99 50.0 ms, limit 10 ms" in verdict(open_loop, found, lost=0, unfinished=0)[0]
-    assert verdict(closed, summarise(closed, records, 20.0), lost=0, unfinished=0) == []
+    assert "p99 50.0 ms, limit 10 ms" in verdict(open_loop, found, lost=0)[0]
+    assert verdict(closed, summarise(closed, records, 20.0), lost=0) == []
 
 
 def test_a_run_that_is_not_whole_is_rejected() -> None:
     found = summarise(config(), [answered()], 1.0)
-    reasons = verdict(config(), found, lost=3, unfinished=2, interrupted_at=7.0)
+    found["unfinished"] = 2
+    reasons = verdict(config(), found, lost=3, interrupted_at=7.0)
     assert [reason.split()[0] for reason in reasons] == ["the", "3", "2"]
+    found["over_saturated"] = True
+    assert len(verdict(config(), found, lost=0)) == 0, "more came than can be answered"
+
+
+def test_unfinished_requests_are_no_failures_and_missed_the_slo() -> None:
+    left = answered(1, due=1.0, tokens=3)
+    left.status = "unfinished"
+    found = summarise(config(seconds=4, slo="ttft:500"), [answered(0), left], window_end=4.0)
+    assert (found["failed"], found["unfinished"], found["completed"]) == (0, 1, 1)
+    assert found["slo_attainment"] == 0.5
+    assert found["window_output_throughput"] * found["window"] == pytest.approx(14)
 
 
 @pytest.mark.parametrize(
