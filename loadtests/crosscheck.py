@@ -107,7 +107,7 @@ def _ours(args: argparse.Namespace, folder: Path) -> Figures:
 
 
 def _bench_serving(args: argparse.Namespace, model: str, folder: Path) -> Figures:
-    file = folder.with_suffix(".jsonl")
+    file = folder.with_name(f"{folder.name}.jsonl")
     file.unlink(missing_ok=True)
     command = [
         *(sys.executable, "-m", "sglang.bench_serving", "--backend", "sglang-oai-chat"),
@@ -122,7 +122,7 @@ def _bench_serving(args: argparse.Namespace, model: str, folder: Path) -> Figure
 
 
 def _guidellm(args: argparse.Namespace, model: str, folder: Path) -> Figures:
-    file = folder.with_suffix(".json")
+    file = folder.with_name(f"{folder.name}.json")
     backend = {
         "kind": "openai_http", "target": args.host, "model": model, "validate_backend": False,
         "max_tokens": args.max_tokens, "extras": {"body": {"ignore_eos": True, "temperature": 0}},
@@ -165,7 +165,7 @@ def _lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    log = folder.with_suffix(".log")
+    log = folder.with_name(f"{folder.name}.log")
     with log.open("w") as out:
         status = subprocess.run(
             command,

@@ -95,7 +95,7 @@ def _check(environment: Any, runner: Any, **_: Any) -> None:
     if isinstance(runner, MasterRunner):
         runner.register_message(RECORD, _take_record)
         runner.register_message(IDLE, _take_idle)
-    if environment.parsed_options.headless:
+    if environment.parsed_options.headless or environment.parsed_options.autostart:
         try:
             _planned(environment)
         except (ConfigError, TraceError) as error:
@@ -114,7 +114,7 @@ def _start(environment: Any, **_: Any) -> None:
     except (ConfigError, TraceError) as error:
         logger.error("%s", error)
         environment.process_exit_code = WRONG
-        gevent.spawn(runner.quit)
+        gevent.spawn(runner.quit if environment.parsed_options.headless else runner.stop)
         return
     state.ended = False
     # Locust handles SIGTERM only once a shape has ended.
@@ -179,7 +179,7 @@ def _planned(environment: Any) -> tuple[LoadConfig, Any]:
 
 def _users(environment: Any) -> int:
     """Sources: one a process; clients of a closed loop: --users."""
-    if config_of(vars(environment.parsed_options)).open_loop:
+    if environment.parsed_options.arrivals != "closed":
         runner = environment.runner
         return max(1, runner.worker_count) if isinstance(runner, MasterRunner) else 1
     return environment.parsed_options.num_users or 1

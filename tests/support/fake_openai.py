@@ -126,7 +126,8 @@ class FakeOpenAI:
                     return response
             total += tokens
             chunk = _chunk(request.path, "word " * tokens)
-            if answer.usage == "continuous" and body["stream_options"]["continuous_usage_stats"]:
+            asked = body.get("stream_options", {}).get("continuous_usage_stats", False)
+            if answer.usage == "continuous" and asked:
                 chunk["usage"] = _usage(answer, total)
             self.sent.append(time.time())
             await _send(response, chunk)
