@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import gevent
 from geventhttpclient import HTTPClient
-from geventhttpclient.response import HTTPParseError
+from geventhttpclient.response import HTTPParseError, HTTPSocketPoolResponse
 
 from loadtests.config import LoadConfig
 from loadtests.records import Record
@@ -28,6 +28,10 @@ _SHOWN = 200
 
 class _CutError(Exception):
     """This client cuts the request off on purpose."""
+
+
+class _StalledError(Exception):
+    """Nothing came for too long after the first token."""
 
 
 class _GivenUpError(Exception):
@@ -88,7 +92,7 @@ def ask(
     client = HTTPClient.from_url(
         endpoint.url,
         connection_timeout=CONNECT_TIMEOUT_S,
-        network_timeout=config.stall_timeout,
+        network_timeout=config.request_timeout,
         block_size=65536,
     )
     given_up = gevent.Timeout.start_new(config.request_timeout, _GivenUpError())
@@ -100,7 +104,7 @@ def ask(
         record.http_status = response.status_code
         if response.status_code != 200:
             raise StreamError("http", f"{response.status_code}: {_said(response.read())}")
-        while not reader.done and (line := response.readline(b"\n")):
+        while not reader.done and (line := _line(response, record, config)):
             reader.feed(line, clock())
         reader.finish()
     except _CutError:
@@ -109,13 +113,9 @@ def ask(
         _fail(record, "timeout", f"no end after {config.request_timeout:g} s")
     except StreamError as error:
         _fail(record, error.kind, str(error))
-    except TimeoutError:
-        what = "nothing came" if record.http_status else "no answer"
-        _fail(
-            record,
-            "stalled",
-            f"{what} for {config.stall_timeout:g} s after {record.completion_tokens} tokens",
-        )
+    except _StalledError:
+        after = f"after {record.completion_tokens} tokens"
+        _fail(record, "stalled", f"nothing came for {config.stall_timeout:g} s {after}")
     except (OSError, HTTPParseError) as error:
         kind = "cut" if record.http_status else "connect"
         _fail(record, kind, f"{type(error).__name__}: {error}")
@@ -126,6 +126,14 @@ def ask(
         reader.close()
         record.end = clock()
         client.close()
+
+
+def _line(response: HTTPSocketPoolResponse, record: Record, config: LoadConfig) -> bytes:
+    """The next line, empty at the end. Before the first token a request may wait in a queue."""
+    if not record.progress:
+        return response.readline(b"\n")
+    with gevent.Timeout(config.stall_timeout, _StalledError()):
+        return response.readline(b"\n")
 
 
 def clock_from(epoch: float) -> Callable[[], float]:

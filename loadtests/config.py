@@ -79,7 +79,9 @@ class LoadConfig(BaseModel):
     extra_body: str = Field("", description="JSON object merged into every request")
     api_key_file: str = Field("", description="file with the API key; else OPENAI_API_KEY")
     request_timeout: Positive = Field(600.0, description="seconds until a request is given up")
-    stall_timeout: Positive = Field(60.0, description="seconds without a byte until it is given up")
+    stall_timeout: Positive = Field(
+        60.0, description="seconds without a byte after the first token until it is given up"
+    )
     drain_timeout: Positive = Field(
         120.0, description="seconds to wait for answers after the last arrival"
     )
