@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from loadtests.report import number
 Figures = Mapping[str, float | None]
 
 OURS, BENCH_SERVING, GUIDELLM = "loadtests", "sglang.bench_serving", "guidellm"
+CPU = "client_cpu_seconds"
 KEYS = {
     "output_throughput": "tokens/s",
     "request_throughput": "requests/s",
@@ -36,6 +38,7 @@ KEYS = {
     "mean_tpot_ms": "TPOT mean ms",
     "median_tpot_ms": "TPOT median ms",
     "mean_e2e_latency_ms": "E2E mean ms",
+    CPU: "CPU of the client, s",
 }
 _GUIDELLM = {
     "mean_ttft_ms": ("time_to_first_token_ms", "mean", 1.0),
@@ -68,7 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for repeat in range(args.repeats):
         for name, tool in tools.items():
             _flush(args.host)
-            found[name].append(tool(args.out / f"{name}-{repeat}"))
+            before = _children_cpu()
+            figures = tool(args.out / f"{name}-{repeat}")
+            found[name].append({**figures, CPU: _children_cpu() - before})
             print(f"{name}, repeat {repeat}: {number(found[name][-1]['output_throughput'])} tok/s")
     text = table(found)
     (args.out / "crosscheck.json").write_text(json.dumps(found, indent=1) + "\n")
@@ -149,6 +154,12 @@ def from_guidellm(benchmark: Mapping[str, Any], max_tokens: int) -> Figures:
     }
     rate = metrics["request_totals"]["successful"] / benchmark["duration"]
     return {**found, "request_throughput": rate, "output_throughput": rate * max_tokens}
+
+
+def _children_cpu() -> float:
+    """CPU seconds of the programs that have ended; their imports are in it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _write_prompts(prompts: Sequence[str], args: argparse.Namespace) -> None:
