@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from loadtests.sweep import main as put_together
-from tests.support import load_generator
+from tests.integration.cases import greedy
+from tests.support import load_generator, prompts
+from tests.support.reference import Reference
 from tests.support.server import Server
 
 pytestmark = pytest.mark.integration
@@ -18,15 +21,20 @@ BUDGET = 8
 
 
 def test_a_real_load_and_its_report(
-    jetspec: Server, budget: Callable[[int], None], tmp_path: Path
+    jetspec: Server, budget: Callable[[int], None], reference: Reference, tmp_path: Path
 ) -> None:
+    texts = prompts.texts(4)
+    reference.answers([greedy(prompts.chat_ids(text), 40) for text in texts])
+    asked = tmp_path / "prompts.jsonl"
+    asked.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
     jetspec.flush()
     budget(BUDGET)
     ended = load_generator.run(
         jetspec.url,
         tmp_path / "run",
         *("--rate", "1.5", "--seconds", "8", "--warmup", "2", "--seed", "5", "--label", "B=8"),
-        *("--max-tokens", str(TOKENS), "--slo", "ttft:60000,tpot:60000", "--metrics-interval", "1"),
+        *("--prompts", str(asked), "--max-tokens", str(TOKENS)),
+        *("--slo", "ttft:60000,tpot:60000", "--metrics-interval", "1"),
         *("--max-lag-ms", "5000", "--threshold", "failure_rate<=0,p99_ttft_ms<=600000"),
         seconds=600,
     )
