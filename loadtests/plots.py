@@ -15,6 +15,7 @@ from loadtests.saturation import backlog
 from loadtests.series import Sample
 from loadtests.summary import tokens_between
 
+SPEED = "window_output_throughput"
 _COLOURS = (
     "#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3", "#8c8c8c",
     "#ccb974", "#64b5cd",
@@ -113,6 +114,36 @@ def sweep(
     for axis in axes[3]:
         axis.set_xlabel("request rate (1/s)")
     _save(pyplot, figure, file)
+
+
+def speed(groups: Mapping[str, Mapping[float, Sequence[Mapping[str, Any]]]], file: Path) -> None:
+    """Tokens/s against the request rate: plain decoding, the budgets that are best somewhere, and
+    the controller.
+    """
+    pyplot = _pyplot()
+    figure, axis = pyplot.subplots(figsize=(7, 4.2))
+    best = _best_somewhere(groups)
+    shown = [label for label in groups if not label.startswith("B=") or label in best]
+    for number, label in enumerate(shown):
+        _line(axis, label, groups[label], SPEED, _COLOURS[number % len(_COLOURS)])
+    axis.set_xlabel("request rate (1/s)")
+    axis.set_ylabel("tokens/s")
+    axis.set_ylim(bottom=0)
+    if shown:
+        axis.legend(fontsize="small")
+    _save(pyplot, figure, file)
+
+
+def _best_somewhere(
+    groups: Mapping[str, Mapping[float, Sequence[Mapping[str, Any]]]],
+) -> set[str]:
+    """Static budgets with the highest median at one rate or more."""
+    medians: dict[float, dict[str, float]] = {}
+    for label, rates in groups.items():
+        if label.startswith("B="):
+            for rate, runs in rates.items():
+                medians.setdefault(rate, {})[label] = statistics.median(one[SPEED] for one in runs)
+    return {max(by_label, key=lambda label: by_label[label]) for by_label in medians.values()}
 
 
 def _line(

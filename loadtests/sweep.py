@@ -76,6 +76,11 @@ def write_plot(summaries: Sequence[Mapping[str, Any]], file: Path) -> None:
     plots.sweep(groups, file, kept)
 
 
+def write_figure(summaries: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Tokens/s alone, for a page with little room."""
+    plots.speed(grouped(summaries), file)
+
+
 def write_all(folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
     """`rates.csv`, `sweep.png`, `sweep.html` in `out`; the summaries they were made from."""
     summaries = find(folders)

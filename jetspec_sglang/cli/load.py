@@ -75,11 +75,13 @@ def _report(
 ) -> int:
     from jetspec_sglang.bench.report import markdown
     from loadtests.experiment import tables
-    from loadtests.sweep import write_all, write_plot
+    from loadtests.sweep import write_all, write_figure, write_plot
 
     used = write_all([cell.folder(args.out) for cell in results], args.out)
     if args.plot:
         write_plot(used, args.plot)
+    if args.figure:
+        write_figure(used, args.figure)
     slo = any("request_goodput" in one for one in results.values())
     metrics = [one for one in tables.METRICS if slo or one != "request_goodput"]
     parts = [markdown(tables.by_policy(results, points, one)) for one in metrics[1:]]

@@ -54,6 +54,7 @@ def add_parsers(kinds: Any, add_write: Callable[[argparse.ArgumentParser], None]
         "--max-lag-ms", type=float, default=10.0, help="of the generator (%(default)s)"
     )
     load.add_argument("--plot", type=Path, metavar="FILE", help="write the plot there too")
+    load.add_argument("--figure", type=Path, metavar="FILE", help="write tokens/s by rate alone")
     _add_shared(load, "runs/load", add_write)
 
     step = kinds.add_parser("step", help="time from a load step to the new budget, and its cost")

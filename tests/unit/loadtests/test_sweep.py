@@ -90,7 +90,8 @@ def test_every_policy_gets_every_rate_and_seed(
     stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plot = tmp_path / "plot.png"
-    words = [*WORDS, "--out", str(tmp_path / "out"), "--plot", str(plot)]
+    figure = tmp_path / "figure.png"
+    words = [*WORDS, "--out", str(tmp_path / "out"), "--plot", str(plot), "--figure", str(figure)]
     assert main(words) == 0
     loads = [one for one in stage.done if " seed " in one]
     assert len(loads) == len(set(loads)) == 4 * 2 * 2
@@ -107,6 +108,7 @@ def test_every_policy_gets_every_rate_and_seed(
     assert "1.05" in shown, "adaptive / B=4"
     assert "0 failed" in shown
     assert plot.stat().st_size > 10_000
+    assert figure.stat().st_size > 10_000
     assert (tmp_path / "out" / "rates.csv").exists()
 
 
