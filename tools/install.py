@@ -1,7 +1,7 @@
 """Make this clone's Python environment and print its interpreter: `python3 tools/install.py`.
 
 With `--prune` it also removes the shared environments in the cache that this clone does not use;
-with `--tests` it also installs the programs that some tests drive (Prometheus, Chromium).
+with `--tests` it also installs the programs that some tests drive (Prometheus, Alertmanager, Chromium).
 
 Contract: afterwards `.venv/bin` holds python, jetspec and jetspec-controller. Two layers:
 the *shared* environment under the cache folder holds every dependency at the version pinned in
@@ -125,10 +125,13 @@ def missing_test_packages() -> list[str]:
     """Debian packages of the programs that tests drive and that are not on PATH."""
     programs = {
         "prometheus": "prometheus",
+        "promtool": "prometheus",
+        "amtool": "prometheus-alertmanager",
         "chromium": "chromium",
         "chromedriver": "chromium-driver",
     }
-    return [package for program, package in programs.items() if shutil.which(program) is None]
+    missing = [package for program, package in programs.items() if shutil.which(program) is None]
+    return list(dict.fromkeys(missing))
 
 
 def require_debian_packages(missing: list[str]) -> None:

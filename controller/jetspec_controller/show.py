@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from .core import Reason
+from .core import PolicyConfig, Reason
+from .core.budgets import allowed_budgets
 from .metrics import ControllerMetrics
 from .state_file import Pin
 from .tracked import Tracked
 
 
-def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_level: int) -> None:
+def show(
+    metrics: ControllerMetrics,
+    tracked: Tracked,
+    policy: PolicyConfig,
+    pin: Pin | None,
+    breaker_level: int,
+) -> None:
     """Set and count everything that the last decision for a server says."""
     decision, observation = tracked.decision, tracked.observation
     assert decision is not None
@@ -17,8 +24,9 @@ def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_
     metrics.target_up.labels(name).set(tracked.ready)
     metrics.show_mode(name, tracked.mode)
     metrics.decisions_total.labels(name, decision.action, decision.reason).inc()
-    if decision.reason is Reason.DRIFT_REAPPLY:
+    if decision.reason in (Reason.DRIFT_REAPPLY, Reason.SECOND_WRITER):
         metrics.drift_total.labels(name).inc()
+    metrics.second_writer.labels(name).set(tracked.contested)
     for error in observation.errors:
         metrics.scrape_errors_total.labels(name, error.signal, error.fault).inc()
     for gauge, budget in (
@@ -27,11 +35,17 @@ def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_
     ):
         if budget is not None:
             gauge.labels(name).set(budget)
+    if tracked.read_back is not None:
+        allowed = allowed_budgets(policy, tracked.read_back)
+        if allowed:
+            metrics.budget_floor.labels(name).set(allowed[0])
     metrics.budget_pinned.labels(name).set(0 if pin is None else pin.budget)
     metrics.breaker_state.labels(name).set(breaker_level)
     metrics.show_signal(name, "running_requests", observation.running_requests)
     metrics.show_signal(name, "waiting_requests", observation.waiting_requests)
     metrics.show_signal(name, "arrival_rate", observation.arrival_rate)
     metrics.show_signal(name, "tokens_per_second", observation.tokens_per_second)
+    metrics.show_signal(name, "token_usage", observation.token_usage)
+    metrics.show_signal(name, "expected_batch", decision.explanation.batch_expected)
     for signal, age in observation.ages:
         metrics.signal_age_seconds.labels(name, signal).set(age)
