@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,19 +17,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jetspec_sglang.cli.errors import CommandError
-from jetspec_sglang.cli.supervise import end, start
+from jetspec_sglang.cli.supervise import end, is_ready, start
 
 READY_TIMEOUT_S = 60.0
 SCRAPE_S = 1
-_TOKEN = "load-test-of-this-machine"
-"""Only programs of this machine reach the controller; the file that holds it is private."""
 
 
 class Child:
     """A program with a log, that can be ended and started again."""
 
-    def __init__(self, command: Sequence[str], log: Path, ready: str, name: str) -> None:
-        self._command, self._log, self._ready, self._name = list(command), log, ready, name
+    def __init__(self, command: Sequence[str], log: Path, url: str, ready: str, name: str) -> None:
+        """`ready`: the path under `url` that answers 200 when the program is ready."""
+        self._command, self._log, self._name = list(command), log, name
+        self._url, self._path = url, ready
         self.process: subprocess.Popen | None = None
 
     def __enter__(self) -> Child:
@@ -40,10 +41,9 @@ class Child:
 
     def start(self) -> None:
         """Start and wait until it is ready."""
-        script = 'exec "$@" >>"$0" 2>&1'
-        self.process = start(["sh", "-c", script, str(self._log), *self._command])
+        self.process = start(self._command, str(self._log))
         deadline = time.monotonic() + READY_TIMEOUT_S
-        while not _answers(self._ready):
+        while not is_ready(self._url, self._path):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 lines = self._log.read_text(errors="replace").strip().splitlines()
@@ -69,7 +69,7 @@ def controller(
     folder.mkdir(parents=True, exist_ok=True)
     tokens = folder / "token"
     with os.fdopen(os.open(tokens, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(f"load {_TOKEN}\n")
+        file.write(f"load {secrets.token_urlsafe(32)}\n")
     config = folder / "controller.json"
     content: dict = {
         "targets": [{"url": target, "id": "server"}],
@@ -85,7 +85,9 @@ def controller(
         *(str(Path(sys.executable).with_name("jetspec-controller")), "--log-level", "warning"),
         *("run", "--config", str(config), "--port", str(port), "--token-file", str(tokens)),
     ]
-    return Child(command, folder / "controller.log", f"http://127.0.0.1:{port}/livez", "controller")
+    return Child(
+        command, folder / "controller.log", f"http://127.0.0.1:{port}", "/livez", "controller"
+    )
 
 
 def prometheus(program: str, target: str, port: int, folder: Path) -> Child:
@@ -104,14 +106,18 @@ def prometheus(program: str, target: str, port: int, folder: Path) -> Child:
         f"--web.listen-address=127.0.0.1:{port}",
     ]
     return Child(
-        command, folder / "prometheus.log", f"http://127.0.0.1:{port}/-/ready", "prometheus"
+        command, folder / "prometheus.log", f"http://127.0.0.1:{port}", "/-/ready", "prometheus"
     )
 
 
-def pin(port: int, budget: int | None, ttl_s: float) -> None:
-    """Pin the server's budget through the controller's API, or unpin it. CommandError."""
+def pin(port: int, folder: Path, budget: int | None, ttl_s: float) -> None:
+    """Pin the server's budget through the controller's API, or unpin it. CommandError.
+
+    `folder`: the controller's, which holds its token.
+    """
+    token = (folder / "token").read_text().split()[1]
     url = f"http://127.0.0.1:{port}/v1/targets/server/pin"
-    headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": "application/json"}
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     body = None
     if budget is not None:
         body = json.dumps({"budget": budget, "ttl_s": ttl_s, "reason": "soak"}).encode()
@@ -122,11 +128,3 @@ def pin(port: int, budget: int | None, ttl_s: float) -> None:
         urllib.request.urlopen(request, timeout=10).close()
     except OSError as error:
         raise CommandError(f"{url}: {error}") from None
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=1) as answer:
-            return answer.status == 200
-    except OSError:
-        return False

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jetspec_sglang.cli.errors import CommandError
@@ -47,7 +48,7 @@ def plan(seconds: float, seed: int, tiers: Sequence[int]) -> list[Fault]:
 
 
 class Faults:
-    """Makes the faults of a plan, from `begin` to `stop`."""
+    """Makes the faults of a plan, from `begin` to `stop`. `folder` is the controller's."""
 
     def __init__(
         self,
@@ -55,10 +56,12 @@ class Faults:
         controller: controlled.Child,
         prometheus: controlled.Child,
         port: int,
+        folder: Path,
     ) -> None:
         self.made: list[dict[str, Any]] = []
         self._faults = list(faults)
-        self._controller, self._prometheus, self._port = controller, prometheus, port
+        self._controller, self._prometheus = controller, prometheus
+        self._port, self._folder = port, folder
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -81,10 +84,12 @@ class Faults:
                 error = str(caught)
             entry = {"at": fault.at, "kind": fault.kind, "budget": fault.budget, "error": error}
             self.made.append(entry)
+        # What this thread started ends with it.
+        self._ended.wait()
 
     def _make(self, fault: Fault) -> None:
         if fault.kind in ("pin", "unpin"):
-            controlled.pin(self._port, fault.budget, PIN_S)
+            controlled.pin(self._port, self._folder, fault.budget, PIN_S)
         elif fault.kind == "kill_controller":
             self._controller.stop(signal.SIGKILL)
             self._controller.start()

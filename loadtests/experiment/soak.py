@@ -74,7 +74,7 @@ def _load(sweep: Sweep, plan: Plan, out: Path, options: Mapping[str, str]) -> No
             "prometheus": lambda: prometheus.pid,
         }
         stack.enter_context(memory.Watch(roots, out / "memory.jsonl"))
-        maker = faults.Faults(planned, controller, prometheus, plan.port)
+        maker = faults.Faults(planned, controller, prometheus, plan.port, out / "controller")
         partial = out / "load.part"
         child = generator.launch(
             server.url, partial, {**options, "keep-text": "", "max-lag-ms": "1000", "label": "soak"}
