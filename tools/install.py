@@ -182,6 +182,11 @@ def make_clone(root: Path, folder: Path, shared: Path, content: str) -> None:
     editable = [part for project in PROJECTS for part in ("--editable", root / project)]
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
     _run([*pip, "--python", folder / "bin" / "python", "install", "--quiet", *offline, *editable])
+    locust = folder / "bin" / "locust"
+    locust.write_text(
+        f"#!{folder / 'bin' / 'python'}\nfrom loadtests.__main__ import main\n\nmain()\n"
+    )
+    locust.chmod(0o755)
     stamp(folder, content)
 
 
