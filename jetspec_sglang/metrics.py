@@ -1,20 +1,38 @@
 """`EngineMetrics`: the `jetspec_` series on SGLang's own `/metrics`.
 
 Created in the scheduler process when SGLang creates its metrics collector (so only with
-`--enable-metrics`, and only on the rank that reports), with SGLang's labels. Names and labels
-are a contract: dashboards, alerts and the controller are built on them.
+`--enable-metrics`, and only on the rank that reports), with SGLang's labels. What there is to
+export stands in `metric_list`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from jetspec_sglang.metric_list import (
+    ACCEPTED_NODE_BUDGET,
+    BUDGET_CHANGES,
+    INFO,
+    LAST_ROUND,
+    METRICS,
+    REQUEST_ROUNDS,
+    ROUND_COST,
+    ROUND_SECONDS,
+    ROUNDS,
+    TOKENS,
+    TREE_BUDGET,
+    TREE_BUDGET_REQUESTED,
+    VERIFY_ROWS,
+    Metric,
+)
 from jetspec_sglang.rounds import PHASES, Round
 
-RANK_BUCKETS = (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 FLUSH_SECONDS = 0.5
+SOURCES = ("api",)
+"""Where changes of the plan come from."""
 
 _engine: EngineMetrics | None = None
 
@@ -42,52 +60,26 @@ class EngineMetrics:
     """Counters of rounds, tokens, seconds and accepted ranks, each by the round's budget."""
 
     def __init__(self, labels: dict[str, str]) -> None:
-        # SGLang sets PROMETHEUS_MULTIPROC_DIR before it creates its collector; the client
-        # library reads it when first imported.
-        from prometheus_client import Counter, Gauge, Histogram
-
         self._labels = labels
-        names = list(labels)
-
-        def gauge(name: str, text: str, *extra: str) -> Gauge:
-            return Gauge(f"jetspec_{name}", text, [*names, *extra], multiprocess_mode="mostrecent")
-
-        def counter(name: str, text: str, *extra: str) -> Counter:
-            return Counter(f"jetspec_{name}", text, [*names, *extra])
-
-        self._tree_budget = gauge("tree_budget", "Budget of the last round.")
-        self._requested = gauge("tree_budget_requested", "Uniform budget asked for.")
-        self._rounds = counter("rounds", "Rounds run.", "budget")
-        self._request_rounds = counter("request_rounds", "Requests times rounds.", "budget")
-        self._tokens = counter("tokens", "Tokens committed, bonus included.", "budget")
-        self._seconds = counter("round_seconds", "Seconds in rounds.", "budget", "phase")
-        self._ranks = Histogram(
-            "jetspec_accepted_node_budget",
-            "Smallest budget that would have held an accepted node (rank + 1).",
-            [*names, "budget"],
-            buckets=RANK_BUCKETS,
-        )
-        self._verify_rows = counter("verify_rows", "Rows given to the target.")
-        self._cost = gauge("round_cost_seconds", "Seconds of a round by rows (EMA).", "rows")
-        self._changes = counter("budget_changes", "Changes of the budget plan.", "source")
-        self._last_round = gauge("last_round_timestamp_seconds", "Unix time of the last round.")
-        self._info = gauge("info", "What this engine runs.", *INFO_LABELS)
+        self._made = {metric: _create(metric, tuple(labels)) for metric in METRICS}
+        for source in SOURCES:  # at 0 from the start, so that a rate sees the first change
+            self._of(BUDGET_CHANGES, source=source)
         self._pending: dict[int, _Pending] = {}
         self._flushed = time.monotonic()
 
     def describe(self, info: dict[str, str]) -> None:
         """Set the info series; `info` has exactly the keys `INFO_LABELS`."""
-        self._info.labels(**self._labels, **info).set(1)
+        self._of(INFO, **info).set(1)
 
     def requested(self, budget: int) -> None:
-        self._requested.labels(**self._labels).set(budget)
+        self._of(TREE_BUDGET_REQUESTED).set(budget)
 
     def changed(self, source: str) -> None:
-        self._changes.labels(**self._labels, source=source).inc()
+        self._of(BUDGET_CHANGES, source=source).inc()
 
     def cost(self, rows: int, seconds: float) -> None:
         """Seconds of a round at a power-of-two number of rows."""
-        self._cost.labels(**self._labels, rows=str(rows)).set(seconds)
+        self._of(ROUND_COST, rows=str(rows)).set(seconds)
 
     def record(self, round_: Round, ranks: Iterable[int]) -> None:
         """Count one round; `ranks` are the accepted nodes' ranks, root left out.
@@ -102,26 +94,53 @@ class EngineMetrics:
 
     def flush(self) -> None:
         """Write what was counted since the last time."""
-        for budget, pending in self._pending.items():
-            by_budget = {**self._labels, "budget": str(budget)}
-            self._tree_budget.labels(**self._labels).set(budget)
-            self._rounds.labels(**by_budget).inc(pending.rounds)
-            self._request_rounds.labels(**by_budget).inc(pending.request_rounds)
-            self._tokens.labels(**by_budget).inc(pending.tokens)
-            self._verify_rows.labels(**self._labels).inc(pending.rows)
+        for number, pending in self._pending.items():
+            budget = str(number)
+            self._of(TREE_BUDGET).set(number)
+            self._of(ROUNDS, budget=budget).inc(pending.rounds)
+            self._of(REQUEST_ROUNDS, budget=budget).inc(pending.request_rounds)
+            self._of(TOKENS, budget=budget).inc(pending.tokens)
+            self._of(VERIFY_ROWS).inc(pending.rows)
             for phase, seconds in pending.seconds.items():
-                self._seconds.labels(**by_budget, phase=phase).inc(seconds)
-            histogram = self._ranks.labels(**by_budget)
-            for rank, count in pending.ranks.items():
-                for _ in range(count):
-                    histogram.observe(rank + 1)
+                self._of(ROUND_SECONDS, budget=budget, phase=phase).inc(seconds)
+            needed = {rank + 1: count for rank, count in pending.ranks.items()}
+            observe_many(self._of(ACCEPTED_NODE_BUDGET, budget=budget), needed)
         if self._pending:
-            self._last_round.labels(**self._labels).set(time.time())
+            self._of(LAST_ROUND).set(time.time())
         self._pending.clear()
         self._flushed = time.monotonic()
 
+    def _of(self, metric: Metric, **labels: str) -> Any:
+        return self._made[metric].labels(**self._labels, **labels)
 
-INFO_LABELS = ("version", "sglang", "head", "causal", "rule", "tiers", "width", "block_size")
+
+def observe_many(histogram: Any, counts: Mapping[int, int]) -> None:
+    """`histogram.observe(value)` `count` times for each item of `counts`, with one write a bucket
+    and one of the sum. The client library has no such call; its fields are checked by a test."""
+    bounds = histogram._upper_bounds
+    by_bucket: dict[int, int] = {}
+    for value, count in counts.items():
+        place = bisect_left(bounds, value)
+        by_bucket[place] = by_bucket.get(place, 0) + count
+    if by_bucket:
+        histogram._sum.inc(sum(value * count for value, count in counts.items()))
+    for place, count in by_bucket.items():
+        histogram._buckets[place].inc(count)
+
+
+def _create(metric: Metric, labels: tuple[str, ...]) -> Any:
+    # SGLang sets PROMETHEUS_MULTIPROC_DIR before it creates its collector; the client library
+    # reads it when first imported.
+    from prometheus_client import Counter, Gauge, Histogram
+
+    names = [*labels, *metric.labels]
+    match metric.kind:
+        case "gauge":
+            return Gauge(metric.name, metric.text, names, multiprocess_mode="mostrecent")
+        case "counter":
+            return Counter(metric.name, metric.text, names)
+        case "histogram":
+            return Histogram(metric.name, metric.text, names, buckets=metric.buckets)
 
 
 class _Pending:

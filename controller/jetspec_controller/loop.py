@@ -221,6 +221,7 @@ class ControlLoop:
         show(
             self.metrics,
             tracked,
+            policy,
             self.state.pins.get(tracked.target.id),
             self.actuator.breaker_level(tracked.target.id),
         )

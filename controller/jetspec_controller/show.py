@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from .core import Reason
+from .core import PolicyConfig, Reason
+from .core.budgets import allowed_budgets
 from .metrics import ControllerMetrics
 from .state_file import Pin
 from .tracked import Tracked
 
 
-def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_level: int) -> None:
+def show(
+    metrics: ControllerMetrics,
+    tracked: Tracked,
+    policy: PolicyConfig,
+    pin: Pin | None,
+    breaker_level: int,
+) -> None:
     """Set and count everything that the last decision for a server says."""
     decision, observation = tracked.decision, tracked.observation
     assert decision is not None
@@ -27,6 +34,10 @@ def show(metrics: ControllerMetrics, tracked: Tracked, pin: Pin | None, breaker_
     ):
         if budget is not None:
             gauge.labels(name).set(budget)
+    if tracked.read_back is not None:
+        allowed = allowed_budgets(policy, tracked.read_back)
+        if allowed:
+            metrics.budget_floor.labels(name).set(allowed[0])
     metrics.budget_pinned.labels(name).set(0 if pin is None else pin.budget)
     metrics.breaker_state.labels(name).set(breaker_level)
     metrics.show_signal(name, "running_requests", observation.running_requests)

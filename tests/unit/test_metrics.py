@@ -1,11 +1,16 @@
 """The engine's series: names, labels and arithmetic, scraped from a registry of their own."""
 
+import os
+import subprocess
+import sys
+
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from jetspec_sglang import metrics
-from jetspec_sglang.metrics import INFO_LABELS, RANK_BUCKETS, EngineMetrics
+from jetspec_sglang.metric_list import INFO_LABELS, METRICS, RANK_BUCKETS
+from jetspec_sglang.metrics import EngineMetrics, observe_many
 from jetspec_sglang.rounds import Round
 
 
@@ -118,3 +123,104 @@ def test_sglangs_own_writes_flush_ours(scrape, monkeypatch):
     engine.record(a_round(), [])
     metrics.stats_logged(None, object(), object())
     assert read()["jetspec_rounds_total", ("budget", "16")] == 1
+
+
+def test_the_list_is_what_is_exported(scrape):
+    engine, read = scrape
+    engine.record(a_round(), [1])
+    engine.describe({name: name for name in INFO_LABELS})
+    engine.requested(32)
+    engine.cost(16, 0.05)
+    engine.flush()
+    exported = {}
+    for name, *labels in read():
+        base = name
+        for suffix in ("_bucket", "_sum", "_count"):
+            base = base.removesuffix(suffix)
+        exported.setdefault(base, set()).update(dict(labels).keys() - {"le"})
+    exported = {name: labels for name, labels in exported.items() if not name.endswith("_created")}
+    assert exported == {metric.name: set(metric.labels) for metric in METRICS}
+
+
+def test_a_change_is_counted_from_zero(scrape):
+    _, read = scrape
+    assert read()["jetspec_budget_changes_total", ("source", "api")] == 0
+
+
+def histogram(registry=None):
+    return Histogram("ranks", "text", ["budget"], buckets=RANK_BUCKETS, registry=registry)
+
+
+def observe_one_by_one(child, counts):
+    for value, count in counts.items():
+        for _ in range(count):
+            child.observe(value)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {},
+        {2: 1},
+        {1: 2, 2: 3, 3: 1},  # below, on and above an edge
+        {256: 2, 257: 3, 1000: 1},  # the last edge and beyond
+        {value: value % 7 for value in range(1, 300)},
+    ],
+)
+def test_many_observations_at_once_equal_single_ones(counts):
+    texts = []
+    for observe in (observe_many, observe_one_by_one):
+        registry = CollectorRegistry()
+        made = histogram(registry)
+        for _ in range(2):
+            observe(made.labels("16"), counts)
+        texts.append(_without_created(generate_latest(registry).decode()))
+    assert texts[0] == texts[1]
+
+
+def test_many_observations_at_once_across_processes(tmp_path):
+    script = f"""
+import sys
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from jetspec_sglang.metrics import observe_many
+made = Histogram("ranks", "text", ["budget"], buckets={RANK_BUCKETS})
+counts = {{1: 2, 2: 3, 16: 1, 256: 2, 300: 4}}
+child = made.labels("16")
+if sys.argv[1] == "many":
+    observe_many(child, counts)
+else:
+    for value, count in counts.items():
+        for _ in range(count):
+            child.observe(value)
+registry = CollectorRegistry()
+MultiProcessCollector(registry)
+print(generate_latest(registry).decode())
+"""
+    texts = []
+    for how in ("many", "single"):
+        folder = tmp_path / how
+        folder.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-c", script, how],
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        texts.append(done.stdout)
+    assert "ranks_count" in texts[0]
+    assert texts[0] == texts[1]
+
+
+def test_many_observations_write_once_a_bucket(monkeypatch):
+    made = histogram().labels("16")
+    writes = []
+    for value in (made._sum, *made._buckets):
+        monkeypatch.setattr(value, "inc", writes.append)
+    observe_many(made, {2: 1000, 3: 500, 4: 500})
+    assert writes == [1000 * 2 + 500 * 3 + 500 * 4, 1000, 1000]
+
+
+def _without_created(text):
+    return [line for line in text.splitlines() if "_created" not in line]
