@@ -26,7 +26,8 @@ test: test-programs ## Unit tests, then a slice of the integration tests
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not full"
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not full and not gpu"
 
-test-full: test-programs ## Every test that needs no GPU (hours)
+test-full: install ## Every test that needs no GPU (hours)
+	@$(PYTHON) tools/install.py --full-tests >/dev/null
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
 
