@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv/bin
 
-.PHONY: help install test-programs python serve test test-full test-gpu fmt lint type clean prune
+.PHONY: help install test-programs python serve dashboards test test-full test-gpu fmt lint type clean prune
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ python: ## Print the path of the environment's interpreter
 
 serve: install ## Serve the embedded model, or ARGS="any SGLang flag"
 	@exec $(VENV)/jetspec serve $(ARGS)
+
+dashboards: install ## Write dashboards/grafana/*.json from their code
+	$(VENV)/python dashboards/generate.py
 
 test: test-programs ## Unit tests, then a slice of the integration tests
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not full"

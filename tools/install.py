@@ -1,8 +1,8 @@
 """Make this clone's Python environment and print its interpreter: `python3 tools/install.py`.
 
 With `--prune` it also removes the shared environments in the cache that this clone does not use;
-with `--tests` it also installs the programs that some tests drive (Prometheus, Chromium), with
-`--full-tests` those of `make test-full` too (buildah).
+with `--tests` it also installs the programs that some tests drive (Prometheus, Alertmanager,
+Chromium), with `--full-tests` those of `make test-full` too (buildah).
 
 Contract: afterwards `.venv/bin` holds python, jetspec and jetspec-controller. Two layers:
 the *shared* environment under the cache folder holds every dependency at the version pinned in
@@ -126,12 +126,15 @@ def missing_test_packages(full: bool = False) -> list[str]:
     """Debian packages of the programs that tests drive and that are not on PATH."""
     programs = {
         "prometheus": "prometheus",
+        "promtool": "prometheus",
+        "amtool": "prometheus-alertmanager",
         "chromium": "chromium",
         "chromedriver": "chromium-driver",
     }
     if full:
         programs |= {"buildah": "buildah", "debootstrap": "debootstrap"}
-    return [package for program, package in programs.items() if shutil.which(program) is None]
+    missing = [package for program, package in programs.items() if shutil.which(program) is None]
+    return list(dict.fromkeys(missing))
 
 
 def require_debian_packages(missing: list[str]) -> None:

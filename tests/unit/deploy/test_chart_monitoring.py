@@ -53,7 +53,7 @@ def test_monitors(found) -> None:
     assert jobs == {
         "engine": "sglang",
         "controller": "jetspec-controller",
-        "router": "sglang-router",
+        "router": "jetspec-router",
     }
 
 

@@ -1,0 +1,1 @@
+"""Grafana dashboards as code: `generate.py` writes `grafana/*.json`."""

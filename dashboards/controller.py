@@ -1,0 +1,362 @@
+"""*JetSpec: controller*: what it decides and whether it can. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import CONTROLLER, frame
+from dashboards.panels import Query, meanings, number, over_time, right_axis, row, states
+from dashboards.promql import (
+    controller,
+    events,
+    largest,
+    once,
+    quantile,
+    rate,
+    total,
+    value,
+)
+from dashboards.variables import Annotation, choice
+
+DECISIONS = controller("decisions_total")
+TARGET_UP = controller("target_up")
+YES_NO = {0: ("no", "red"), 1: ("yes", "green")}
+BREAKER = {0: ("closed", "green"), 1: ("one trial call", "yellow"), 2: ("open", "red")}
+
+
+def dashboard() -> build.Dashboard:
+    """The dashboard's builder."""
+    made = frame(
+        CONTROLLER,
+        "Decisions and their reasons, pins and pause, the age of the signals, control calls and"
+        " the loop itself. The controller is off the request path: while it is down, servers keep"
+        " the budget they have.",
+    )
+    for variable in (
+        choice("job", "Job", TARGET_UP.name, "job", "Scrape job of the controllers."),
+        choice(
+            "instance",
+            "Instance",
+            f'{TARGET_UP.name}{{job=~"$job"}}',
+            "instance",
+            "Controllers, by their address in Prometheus.",
+        ),
+        choice(
+            "target",
+            "Server",
+            f'{TARGET_UP.name}{{job=~"$job", instance=~"$instance"}}',
+            "target",
+            "Servers under control, by the controller's name for them.",
+        ),
+    ):
+        made = made.with_variable(variable)
+    made = made.annotation(
+        Annotation(
+            "Decision",
+            events(DECISIONS, "target", "reason", action="!hold"),
+            "blue",
+            "{{reason}}",
+            "{{target}}",
+        )
+    )
+    for title, panels in (
+        ("Now", _now()),
+        ("Decisions", _decisions()),
+        ("Signals", _signals()),
+        ("Control calls", _applies()),
+        ("Pins, pause and errors", _exceptions()),
+        ("The loop", _loop()),
+    ):
+        made = made.with_row(row(title))
+        for panel in panels:
+            made = made.with_panel(panel)
+    return made
+
+
+def _now() -> list[Any]:
+    success = largest(value(controller("last_success_timestamp_seconds")), "instance")
+    return [
+        number(
+            "Servers readable",
+            "Servers whose load and budget the last tick could read, of all under control.",
+            "short",
+            Query(total(value(TARGET_UP)), "readable"),
+            Query(total(value(controller("targets"))), "of"),
+            decimals=0,
+            no_value="No controller here. Is it running, and is its /metrics scraped?",
+        ),
+        number(
+            "Since every server was decided for",
+            "Age of the last tick that could decide for every server. A few intervals is normal.",
+            "s",
+            Query(f"time() - {success}", "{{instance}}"),
+            decimals=0,
+            steps=((None, "green"), (30, "yellow"), (60, "red")),
+        ),
+        number(
+            "Paused",
+            "While paused the controller decides and applies nothing.",
+            "short",
+            Query(largest(value(controller("paused")))),
+            mappings=[meanings({0: ("no", "green"), 1: ("paused", "orange")})],
+        ),
+        number(
+            "Servers pinned",
+            "Servers whose budget a person fixed through the API.",
+            "short",
+            Query(f"sum({value(controller('budget_pinned'))} > bool 0)"),
+            decimals=0,
+        ),
+        number(
+            "Breakers not closed",
+            "Servers to which control calls are held back after repeated failures.",
+            "short",
+            Query(f"sum({value(controller('breaker_state'))} > bool 0)"),
+            decimals=0,
+            steps=((None, "green"), (1, "red")),
+        ),
+        number(
+            "Version",
+            "Version of the running controllers.",
+            "short",
+            Query(f"count by (version) ({value(controller('build_info'))})", "{{version}}"),
+            decimals=0,
+        ),
+    ]
+
+
+def _decisions() -> list[Any]:
+    per_minute = f"60 * {total(rate(DECISIONS), 'reason')}"
+    changes = total(rate(DECISIONS, action="!hold"), "target", "action")
+    return [
+        over_time(
+            "Budget decided and in force",
+            "Both for the batch that runs now. They differ for a moment after a change; for"
+            " longer, calls fail or somebody else sets budgets.",
+            "short",
+            Query(value(controller("budget_desired")), "decided {{target}}"),
+            Query(value(controller("budget_current")), "in force {{target}}"),
+            step=True,
+            decimals=0,
+        ),
+        over_time(
+            "Decisions by reason",
+            "Decisions a minute. The reasons are explained in docs/operate.md.",
+            "cpm",
+            Query(per_minute, "{{reason}}"),
+            stacked=True,
+        ),
+        over_time(
+            "Changes by server",
+            "Decisions a minute that changed a budget or a table.",
+            "cpm",
+            Query(f"60 * {changes}", "{{target}} {{action}}"),
+        ),
+        over_time(
+            "Room below the budget",
+            "Budget in force over the smallest one that may be decided. At 1 the controller cannot"
+            " go lower: if the queue grows there, add servers.",
+            "short",
+            Query(
+                f"{value(controller('budget_current'))} / {value(controller('budget_floor'))}",
+                "{{target}}",
+            ),
+            step=True,
+        ),
+    ]
+
+
+def _signals() -> list[Any]:
+    errors = total(rate(controller("scrape_errors_total")), "signal", "reason")
+    seen = controller("signal_value")
+    rates = over_time(
+        "Arrivals and tokens per second, as the controller saw them",
+        "Requests a second (left), tokens a second (right).",
+        "reqps",
+        Query(value(seen, signal="=arrival_rate"), "arrivals {{target}}"),
+        Query(value(seen, signal="=tokens_per_second"), "tokens {{target}}"),
+    )
+    return [
+        over_time(
+            "Running and waiting requests, as the controller saw them",
+            "What the last decision was based on. A gap: the value was not readable.",
+            "short",
+            Query(
+                value(seen, signal="~running_requests|waiting_requests"),
+                "{{signal}} {{target}}",
+            ),
+        ),
+        right_axis(rates, "B", "short", "tokens/s", step=False),
+        over_time(
+            "Age of the signals",
+            "Oldest reading of each input. Above max_age_s (10 s unless configured) an input is"
+            " stale and the budget is held. An input that cannot be read keeps its last age here:"
+            " look at the errors.",
+            "s",
+            Query(largest(value(controller("signal_age_seconds")), "signal"), "{{signal}}"),
+            span=8,
+        ),
+        over_time(
+            "Inputs that could not be read",
+            "Failures a second by input and reason.",
+            "ops",
+            Query(errors, "{{signal}} {{reason}}"),
+            span=8,
+        ),
+        states(
+            "Servers readable",
+            "Whether the last tick knew a server's load and its budget.",
+            Query(value(TARGET_UP), "{{target}}"),
+            names=YES_NO,
+            span=8,
+        ),
+    ]
+
+
+def _applies() -> list[Any]:
+    applies, drift = controller("applies_total"), controller("drift_total")
+    return [
+        over_time(
+            "Control calls by result",
+            "Calls a minute. Every result but `applied` is retried on a later tick.",
+            "cpm",
+            Query(f"60 * {total(rate(applies), 'result')}", "{{result}}"),
+            stacked=True,
+            span=8,
+        ),
+        over_time(
+            "Duration of a control call",
+            "One call and its read-back. A server takes a call between two batches, so a long"
+            " prefill delays it.",
+            "s",
+            *(
+                Query(quantile(q, controller("apply_seconds", "bucket")), f"p{100 * q:.0f}")
+                for q in (0.5, 0.95)
+            ),
+            span=8,
+        ),
+        over_time(
+            "Drift",
+            "Ticks in an hour that found a budget the controller had not decided: somebody else"
+            " writes too.",
+            "short",
+            Query(
+                once(drift, f"increase({drift.select()}[1h])"),
+                "{{target}}",
+            ),
+            span=8,
+        ),
+        states(
+            "Breaker",
+            "Open: calls to this server are held back after repeated failures. A trial call"
+            " follows by itself.",
+            Query(value(controller("breaker_state")), "{{target}}"),
+            names=BREAKER,
+            span=24,
+            height=5,
+        ),
+    ]
+
+
+def _exceptions() -> list[Any]:
+    lost = [
+        ("state_errors_total", "writes to the state file"),
+        ("audit_errors_total", "audit lines"),
+    ]
+    by_label = [
+        ("decision_errors_total", "target", "decisions {{target}}"),
+        ("discovery_errors_total", "origin", "target list {{origin}}"),
+    ]
+    return [
+        over_time(
+            "Pinned budgets",
+            "Budget that a person fixed; 0 without a pin.",
+            "short",
+            Query(value(controller("budget_pinned")), "{{target}}"),
+            step=True,
+            span=8,
+        ),
+        over_time(
+            "Governors in force",
+            "Servers by the governor in force: `paused` and `pinned` override the configured one.",
+            "short",
+            Query(total(value(controller("mode")), "mode"), "{{mode}}"),
+            stacked=True,
+            step=True,
+            span=8,
+        ),
+        over_time(
+            "Errors of the controller",
+            "Failures a second: writes to the state file, audit lines lost, decisions that ended"
+            " in an error, target lists that could not be read.",
+            "ops",
+            *(Query(total(rate(controller(name))), legend) for name, legend in lost),
+            *(Query(total(rate(controller(name)), by), legend) for name, by, legend in by_label),
+            span=8,
+        ),
+        states(
+            "Last reload of the configuration took effect",
+            "`no`: the changed file was refused and the old configuration is in force.",
+            Query(
+                largest(value(controller("config_last_reload_success")), "instance"),
+                "{{instance}}",
+            ),
+            names=YES_NO,
+            height=4,
+        ),
+        states(
+            "Configuration in force",
+            "A new band is a new configuration; its name is a hash of the file.",
+            Query(value(controller("config_hash")), "{{hash}} {{instance}}"),
+            names={1: ("in force", "blue")},
+            height=4,
+        ),
+    ]
+
+
+def _loop() -> list[Any]:
+    return [
+        over_time(
+            "Duration of a tick",
+            "Reading, deciding and waiting for control calls. It should stay below the interval.",
+            "s",
+            *(
+                Query(quantile(q, controller("loop_duration_seconds", "bucket")), f"p{100 * q:.0f}")
+                for q in (0.5, 0.95, 0.99)
+            ),
+            span=8,
+        ),
+        over_time(
+            "Lag of the loop",
+            "How late the last tick started. Above the interval, ticks are lost.",
+            "s",
+            Query(largest(value(controller("loop_lag_seconds")), "instance"), "{{instance}}"),
+            span=8,
+        ),
+        over_time(
+            "Reading all servers once",
+            "Time for one reading of every server's metrics.",
+            "s",
+            *(
+                Query(quantile(q, controller("scrape_seconds", "bucket")), f"p{100 * q:.0f}")
+                for q in (0.5, 0.95)
+            ),
+            span=8,
+        ),
+        over_time(
+            "Clock skew",
+            "A server's clock minus the controller's. Decisions do not depend on it.",
+            "s",
+            Query(value(controller("clock_skew_seconds")), "{{target}}"),
+            floor=None,
+        ),
+        over_time(
+            "Servers under control",
+            "How many the target lists name.",
+            "short",
+            Query(largest(value(controller("targets")), "instance"), "{{instance}}"),
+            step=True,
+        ),
+    ]

@@ -1,0 +1,68 @@
+"""What all dashboards have in common: identity, links, time range, first variables. No I/O."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.models import dashboard as model
+
+from dashboards.variables import TAG, choice, datasource, link
+
+TPS = "jetspec-tps-budget"
+CONTROLLER = "jetspec-controller"
+ENGINE = "jetspec-engine"
+
+TITLES = {
+    TPS: "JetSpec: TPS versus budget",
+    CONTROLLER: "JetSpec: controller",
+    ENGINE: "JetSpec: engine",
+}
+QUESTIONS = {
+    TPS: "What does each tree budget yield, and at which load?",
+    CONTROLLER: "What does the controller decide, and can it?",
+    ENGINE: "How are SGLang's queues, memory and latencies?",
+}
+
+
+def frame(uid: str, text: str) -> build.Dashboard:
+    """A dashboard without panels. `uid` is stable: links and bookmarks hold it."""
+    made = (
+        build.Dashboard(TITLES[uid])
+        .uid(uid)
+        .description(text)
+        .tags([TAG])
+        .readonly()
+        .refresh("10s")
+        .time("now-30m", "now")
+        .timezone("browser")
+        .tooltip(model.DashboardCursorSync.CROSSHAIR)
+        .with_variable(datasource())
+    )
+    for other, title in TITLES.items():
+        if other != uid:
+            made = made.link(
+                link(title, other, QUESTIONS[other], same_servers=CONTROLLER not in (uid, other))
+            )
+    return made
+
+
+def engine_variables(name: str) -> list[build.QueryVariable]:
+    """Job, instance and model of the servers that export the series `name`."""
+    return [
+        choice(
+            "job", "Job", name, "job", "Scrape job of the servers. Empty: no server is scraped."
+        ),
+        choice(
+            "instance",
+            "Instance",
+            f'{name}{{job=~"$job"}}',
+            "instance",
+            "Servers of the job, by their address in Prometheus.",
+        ),
+        choice(
+            "model",
+            "Model",
+            f'{name}{{job=~"$job", instance=~"$instance"}}',
+            "model_name",
+            "Served model names. Curves of several models have one line for each.",
+        ),
+    ]
