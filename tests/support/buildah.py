@@ -7,7 +7,6 @@ neither they nor any credential gets into an image. I/O: network through deboots
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from typing import Any
 BASE = "localhost/jetspec-test-base:bookworm"
 PACKAGES = "python3,python3-venv,ca-certificates"
 CERTIFICATES = Path("/etc/ssl/certs")
+FIRST_MIRROR = ("Created-By: Packages", "Component: main", "Codename: bookworm")
 INDEX_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout")
 
 
@@ -34,15 +34,16 @@ class Buildah:
         result = subprocess.run(
             [*self.command, *words], capture_output=True, text=True, timeout=seconds
         )
-        assert result.returncode == 0, f"buildah {words[0]}: {result.stdout[-3000:]}{result.stderr[-3000:]}"
+        assert result.returncode == 0, (
+            f"buildah {words[0]}: {result.stdout[-3000:]}{result.stderr[-3000:]}"
+        )
         return result.stdout.strip()
 
     def make_base(self) -> None:
         """A small Debian with Python, in the place of the Dockerfiles' own base."""
         root = self.folder / "base"
         mirror = subprocess.run(
-            ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
-            + ["Created-By: Packages", "Component: main", "Codename: bookworm"],
+            ["apt-get", "indextargets", "--format", "$(REPO_URI)", *FIRST_MIRROR],
             capture_output=True,
             text=True,
             check=True,
@@ -93,16 +94,8 @@ def pip_configuration() -> str:
     found = {name.rpartition(".")[2]: value.strip("'\"") for name, _, value in lines}
     chosen = {name: found[name] for name in INDEX_SETTINGS if name in found}
     chosen = {name: value for name, value in chosen.items() if "file:" not in value}
-    config = configparser.RawConfigParser()
-    config["global"] = {**chosen, "cert": "/run/certificates/ca-certificates.crt"}
-    text = _Lines()
-    config.write(text)
-    return "".join(text)
-
-
-class _Lines(list[str]):
-    def write(self, text: str) -> None:
-        self.append(text)
+    chosen["cert"] = "/run/certificates/ca-certificates.crt"
+    return "[global]\n" + "".join(f"{name} = {value}\n" for name, value in chosen.items())
 
 
 def missing() -> str | None:

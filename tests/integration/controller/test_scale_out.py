@@ -1,15 +1,18 @@
 """Two real host servers behind a real sglang-router, and one controller that finds them there.
 
-Clients speak to the router alone. The servers take control calls only with their admin key. One
-server is killed and started again on its port: its pin is in force again, and no answer is wrong.
+Everything starts through the images' entrypoints, with keys from files. Clients speak to the router
+alone; the servers take control calls only with their admin key, and show it to nobody. One server is
+killed and started again on its port: its pin is in force again, and no answer is wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +29,7 @@ from jetspec_sglang import embedded
 from tests.integration.conftest import HOST, SERVER, jetspec_flags
 from tests.support import prompts
 from tests.support.controller_process import TOKEN, controller
-from tests.support.server import READY_SECONDS, Server, end, free_port, launch
+from tests.support.server import READY_SECONDS, Server, end, free_port
 
 pytestmark = [
     pytest.mark.anyio,
@@ -35,6 +38,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 
+ENTRYPOINTS = Path(__file__).parents[3] / "deploy" / "docker"
 API_KEY, ADMIN_KEY = "key-of-the-clients", "key-of-the-controller"
 LAUNCH_BUDGET = 64
 PINNED = 4
@@ -57,7 +61,6 @@ class Fleet:
             "--host": "127.0.0.1",
             "--port": self.url.rpartition(":")[2],
             "--policy": "round_robin",
-            "--api-key": API_KEY,
             "--prometheus-port": str(free_port()),
             "--health-check-endpoint": "/ready",
             "--health-check-interval-secs": "2",
@@ -65,13 +68,24 @@ class Fleet:
             "--health-success-threshold": "1",
         }
         flags = [part for pair in options.items() for part in pair]
-        workers = [server.url for server in self.servers]
-        with self.router_log.open("w") as log:
-            self.router = subprocess.Popen(
-                [sys.executable, "-m", "sglang_router.launch_router", *flags]
-                + ["--worker-urls", *workers],
-                stdout=log,
-                stderr=log,
+        workers = ["--worker-urls", *(server.url for server in self.servers)]
+        self.router = self.run("router", self.router_log, *flags, *workers)
+
+    def run(self, image: str, log: Path, *flags: str, **variables: str) -> subprocess.Popen[bytes]:
+        """What a container of that image runs, with the keys from files."""
+        own = Path(tempfile.mkdtemp(dir=self.folder))
+        for name, key in {"API": API_KEY, "ADMIN": ADMIN_KEY}.items():
+            (own / name).write_text(f"{key}\n")
+            variables[f"JETSPEC_{name}_KEY_FILE"] = str(own / name)
+        programs = [str(Path(sys.executable).parent), os.environ["PATH"]]
+        variables |= {"PATH": os.pathsep.join(programs), "TMPDIR": str(own)}
+        with log.open("w") as out:
+            return subprocess.Popen(
+                [str(ENTRYPOINTS / f"{image}-entrypoint.sh"), *flags],
+                stdout=out,
+                stderr=out,
+                env={**os.environ, **variables},
+                start_new_session=True,
             )
 
     def start(self, number: int) -> Server:
@@ -80,21 +94,19 @@ class Fleet:
         assert head is not None, "the package ships a head"
         log = self.folder / f"server-{number}-{time.time():.0f}.log"
         port = self.ports[number]
-        arguments = [
+        flags = [
             *("--model-path", str(embedded.target_path()), *SERVER, *jetspec_flags(Path(head))),
             *("--max-total-tokens", "8192", "--port", str(port)),
-            *("--api-key", API_KEY, "--admin-api-key", ADMIN_KEY),
         ]
-        settings = {"budget": LAUNCH_BUDGET}
-        process = launch(arguments, log, {**HOST, "JETSPEC_SETTINGS": json.dumps(settings)})
+        settings = json.dumps({"budget": LAUNCH_BUDGET})
+        process = self.run("engine", log, *flags, **HOST, JETSPEC_SETTINGS=settings)
         server = Server(process, f"http://127.0.0.1:{port}", log)
         server.client.headers["Authorization"] = f"Bearer {API_KEY}"
         server._wait(time.monotonic() + READY_SECONDS)
         return server
 
     def stop(self) -> None:
-        self.router.terminate()
-        self.router.wait()
+        end(self.router)
         for server in self.servers:
             server.stop()
 
@@ -195,6 +207,13 @@ async def test_two_servers_behind_a_router(fleet: Fleet, tmp_path: Path) -> None
     plain = await plain_answers(one)
     refused = one.client.post("/set_internal_state", json={"server_args": {}})
     assert refused.status_code == 401, "the clients' key moves no budget"
+    shown = one.client.get("/server_info").text + one.log_text()
+    assert "<redacted>" in shown
+    assert ADMIN_KEY not in shown
+    assert API_KEY not in shown
+    admin = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    through = httpx.post(f"{fleet.url}/set_internal_state", json={"server_args": {}}, headers=admin)
+    assert through.status_code == 404, "the router does not forward the control route"
     names = [host_port(server.url) for server in fleet.servers]
     keys = {"api": API_KEY, "admin": ADMIN_KEY}
     for name, key in keys.items():

@@ -109,9 +109,7 @@ def test_image_holds_the_controller_and_no_more(buildah: Buildah, image: str) ->
     buildah("rm", container)
 
 
-def test_container_serves_stops_and_remembers(
-    buildah: Buildah, image: str, tmp_path: Path
-) -> None:
+def test_container_serves_stops_and_remembers(buildah: Buildah, image: str, tmp_path: Path) -> None:
     port = free_port()
     folder = tmp_path / "etc"
     folder.mkdir()
@@ -163,7 +161,10 @@ def test_router_image(buildah: Buildah, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("w") as out:
         process = subprocess.Popen(
-            buildah.run(container, command, *options), stdout=out, stderr=out, start_new_session=True
+            buildah.run(container, command, *options),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     try:
         assert answer(f"http://127.0.0.1:{port}/liveness", log, process).status_code == 200

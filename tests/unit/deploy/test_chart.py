@@ -107,7 +107,9 @@ def test_services_ports_and_volumes_meet(values: dict[str, Any]) -> None:
             assert {p["targetPort"] for p in spec["ports"]} <= {p["name"] for p in ports}
         if each["kind"] == "ServiceMonitor":
             services = [o for o in found if o["kind"] == "Service"]
-            (service,) = [s for s in services if selector.items() <= s["metadata"]["labels"].items()]
+            (service,) = [
+                s for s in services if selector.items() <= s["metadata"]["labels"].items()
+            ]
             assert spec["endpoints"][0]["port"] in {p["name"] for p in service["spec"]["ports"]}
     for each in workloads:
         spec = each["spec"]["template"]["spec"]
@@ -137,9 +139,7 @@ def test_engine_flags_are_those_of_jetspec_serve(values: dict[str, Any]) -> None
 
 
 @every_set
-def test_controller_configuration_is_the_controllers_own(
-    values: dict[str, Any], tmp_path
-) -> None:
+def test_controller_configuration_is_the_controllers_own(values: dict[str, Any], tmp_path) -> None:
     """Loaded by its settings model; every file it names is mounted."""
     found = objects(values)
     if values.get("controller", {}).get("enabled") is False:

@@ -4,6 +4,8 @@ them is checked here, rules and queries by promtool itself.
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.deploy.programs import passes
+from tests.unit.deploy.programs import DEPLOY, passes
 from tests.unit.deploy.rendering import SCALED, VALUE_SETS, objects, one
 
 PER_REPLICA = 32
@@ -86,18 +88,19 @@ SCALING = {
 
 
 @pytest.mark.parametrize(("load", "budgets", "wanted"), SCALING.values(), ids=SCALING)
-def test_replicas_follow_the_budgets(
-    promtool: str, tmp_path: Path, load, budgets, wanted
-) -> None:
+def test_replicas_follow_the_budgets(promtool: str, tmp_path: Path, load, budgets, wanted) -> None:
     """Budget first, replicas second: Prometheus itself evaluates KEDA's query."""
     value, replicas = wanted
     series = {}
     for number in (0, 1):
         pod = f'namespace="serving", instance="demo-jetspec-engine-{number}"'
-        target = f'namespace="serving", job="jetspec-controller", target="demo-jetspec-engine-{number}"'
+        target = (
+            f'namespace="serving", job="jetspec-controller", target="demo-jetspec-engine-{number}"'
+        )
         series |= {
             f'up{{{pod}, job="sglang"}}': 1,
-            f'dp_rank:sglang_num_running_reqs:max{{{pod}, job="sglang", dp_rank="0"}}': load[number] - 4,
+            f'dp_rank:sglang_num_running_reqs:max{{{pod}, job="sglang", dp_rank="0"}}': load[number]
+            - 4,
             f'dp_rank:sglang_num_queue_reqs:max{{{pod}, job="sglang", dp_rank="0"}}': 4,
             f"jetspec_controller_budget_current{{{target}}}": budgets[number],
             f"jetspec_controller_budget_floor{{{target}}}": 16,
@@ -123,9 +126,7 @@ def test_without_the_controller_no_replica_is_added(promtool: str, tmp_path: Pat
     assert evaluated(promtool, tmp_path, series, PER_REPLICA)
 
 
-def evaluated(
-    promtool: str, folder: Path, series: dict[str, float], value: float | None
-) -> bool:
+def evaluated(promtool: str, folder: Path, series: dict[str, float], value: float | None) -> bool:
     """Whether the ScaledObject's query has this value (None: no sample) with these series."""
     scaled = one(objects(SCALED), "ScaledObject", "-engine")
     query = scaled["spec"]["triggers"][0]["metadata"]["query"]
@@ -150,3 +151,18 @@ def evaluated(
         check["exp_samples"] = [{"labels": "{}", "value": value}]
     (folder / "test.yml").write_text(yaml.safe_dump(test))
     return "SUCCESS" in passes([promtool, "test", "rules", "test.yml"], cwd=folder)
+
+
+def test_jobs_are_the_alerts_jobs(found) -> None:
+    """The alerts find engines and controllers by their jobs' names, in Compose and in the chart."""
+    rules = json.dumps(one(found, "PrometheusRule", "")["spec"])
+    patterns = set(re.findall(r'job=~\\"([^"\\]+)\\"', rules))
+    assert len(patterns) >= 2
+    compose = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())
+    monitors = [o["spec"]["endpoints"][0] for o in found if o["kind"] == "ServiceMonitor"]
+    for jobs in (
+        {job["job_name"] for job in compose["scrape_configs"]},
+        {endpoint["relabelings"][0]["replacement"] for endpoint in monitors},
+    ):
+        matched = {pattern: {j for j in jobs if re.fullmatch(pattern, j)} for pattern in patterns}
+        assert all(len(each) == 1 for each in matched.values()), matched

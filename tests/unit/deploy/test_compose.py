@@ -113,10 +113,14 @@ def test_secrets_come_from_files(configs) -> None:
     for name, service in services(configs):
         for variable, value in service.get("environment", {}).items():
             hidden = re.search("PASSWORD|KEY|TOKEN|SECRET", variable)
-            assert not hidden or not value or value.startswith("/run/secrets/"), f"{name} {variable}"
+            assert not hidden or not value or value.startswith("/run/secrets/"), (
+                f"{name} {variable}"
+            )
         wanted = set(re.findall(r"/run/secrets/(\w+)", json.dumps(service)))
         if "configs" in service:
-            wanted |= set(re.findall(r"/run/secrets/(\w+)", (COMPOSE / "controller.yaml").read_text()))
+            wanted |= set(
+                re.findall(r"/run/secrets/(\w+)", (COMPOSE / "controller.yaml").read_text())
+            )
         assert wanted == {secret["source"] for secret in service.get("secrets", [])}, name
 
 
@@ -125,7 +129,10 @@ def test_make_secrets(tmp_path: Path) -> None:
     shutil.copy(COMPOSE / "make-secrets.sh", script)
     said = passes([str(script)])
     folder = tmp_path / "secrets"
-    names = {Path(s["file"]).name for s in yaml.safe_load((COMPOSE / "compose.yaml").read_text())["secrets"].values()}
+    names = {
+        Path(s["file"]).name
+        for s in yaml.safe_load((COMPOSE / "compose.yaml").read_text())["secrets"].values()
+    }
     files = {file.name: file.read_text() for file in folder.iterdir()}
     assert set(files) == names
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
+import tomllib
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.unit.deploy.programs import DEPLOY, ROOT, passes, program, run
 
@@ -72,7 +77,8 @@ def ignored(name: str) -> bool:
 
 def test_yaml_files() -> None:
     templates = DEPLOY / "helm" / "jetspec" / "templates"
-    files = [p for p in tracked("deploy/*.yaml", "deploy/*.yml") if templates not in p.parents]
+    found = tracked("deploy/*.yaml", "deploy/*.yml")
+    files = [p.relative_to(ROOT) for p in found if templates not in p.parents]
     assert files
     passes([program("yamllint", "yamllint"), "--strict", *map(str, files)], cwd=ROOT)
 
@@ -114,3 +120,23 @@ class TestEngineEntrypoint:
         assert result.returncode == 2
         assert "the admin-api-key must be one line of letters, digits and" in result.stderr
         assert "two words" not in result.stderr
+
+
+def test_engine_image_needs_nothing_that_sglang_does_not_bring() -> None:
+    """`engine-gpu` is installed without an index, into an image that holds SGLang alone."""
+    known: set[str] = set()
+    waiting = [Requirement("sglang")]
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name in known:
+            continue
+        known.add(name)
+        with contextlib.suppress(PackageNotFoundError):  # one for another platform
+            for line in requires(name) or ():
+                needed = Requirement(line)
+                if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                    waiting.append(needed)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ours = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
+    assert ours <= known
