@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.models import common
 
 from dashboards.frame import CONTROLLER, frame
 from dashboards.panels import Query, meanings, number, over_time, right_axis, row, states
@@ -122,8 +123,9 @@ def _now() -> list[Any]:
             "Version of the running controllers.",
             "short",
             Query(f"count by (version) ({value(controller('build_info'))})", "{{version}}"),
-            decimals=0,
-        ),
+        )
+        .text_mode(common.BigValueTextMode.NAME)
+        .graph_mode(common.BigValueGraphMode.NONE),
     ]
 
 

@@ -243,6 +243,7 @@ def curve(
             Override(id_val="unit", value="short"),
             Override(id_val="custom.axisLabel", value=x_label),
             Override(id_val="custom.scaleDistribution", value={"type": "log", "log": 2}),
+            Override(id_val="min", value=1),  # a logarithmic axis has no zero
         ],
     )
     return (
@@ -293,6 +294,8 @@ def matrix(
             },
         )
     ).with_transformation(_sorted(corner))
+    # The row's label as text: as a number it would count for the range of the colours.
+    panel = panel.with_transformation(_converted({corner: "string"}))
     return (
         panel.cell_options(
             common.TableColoredBackgroundCellOptions(
@@ -329,20 +332,19 @@ def row(title: str) -> Any:
 
 def _table_of_numbers(labels: list[str], names: dict[str, str]) -> list[Any]:
     changes = [
-        dashboard.DataTransformerConfig(
-            id_val="convertFieldType",
-            options={
-                "conversions": [
-                    {"targetField": label, "destinationType": "number"} for label in labels
-                ],
-                "fields": {},
-            },
-        ),
+        _converted(dict.fromkeys(labels, "number")),
         _sorted(labels[0]),
     ]
     if names:
         changes.append(_organized(names, {"Time": True}))
     return changes
+
+
+def _converted(kinds: dict[str, str]) -> Any:
+    conversions = [{"targetField": f, "destinationType": kind} for f, kind in kinds.items()]
+    return dashboard.DataTransformerConfig(
+        id_val="convertFieldType", options={"conversions": conversions, "fields": {}}
+    )
 
 
 def _sorted(field: str) -> Any:

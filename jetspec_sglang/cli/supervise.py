@@ -106,7 +106,12 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self.server = start(plan["server"])
-        self.companions = [Companion(companion) for companion in plan["companions"]]
+        self.companions: list[Companion] = []
+        for companion in plan["companions"]:
+            try:
+                self.companions.append(Companion(companion))
+            except OSError as error:
+                self._say(f"{companion['name']} cannot start: {error}; the server goes on")
 
     def run(self) -> int:
         """Wait for the server, tell when all is ready, and clean up. Returns the exit status."""

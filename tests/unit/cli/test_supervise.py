@@ -135,6 +135,12 @@ def test_controller_that_ends_is_reported_and_the_server_goes_on(supervise, tmp_
     assert error.count("controller ended with status 5; the server goes on") == 1
 
 
+def test_companion_that_cannot_start_is_reported_and_the_server_goes_on(supervise):
+    process = supervise(server=(CHILD, 1, 0), log="/dev/null/no-such-folder/log")
+    assert process.wait(10) == 0
+    assert "controller cannot start:" in process.stderr.read()
+
+
 def test_second_signal_kills(supervise, tmp_path):
     process = supervise(server=(STUBBORN, 0, 0), controller=(STUBBORN, 0, 0))
     pids = [lines(tmp_path, name, 1)[0][0] for name in ("server", "controller")]
