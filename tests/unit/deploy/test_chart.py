@@ -14,16 +14,15 @@ import pytest
 import yaml
 from helm_python import lint, package
 from jetspec_controller import settings as controller_settings
-from jetspec_controller.core import PolicyConfig
 from sglang_router.router_args import RouterArgs
 
+from deploy.helm import schema
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import HEAD, MAX_BUDGET, MODEL, wants_jetspec
 from jetspec_sglang.settings import Settings
 from tests.unit.deploy import rendering
 from tests.unit.deploy.programs import DEPLOY, ROOT
 from tests.unit.deploy.rendering import CHART, VALUE_SETS, kinds, objects, one, pods, rendered
-from tests.unit.deploy.schemas import plain
 from tests.unit.test_readme import assert_sglang_flags
 
 OLDEST, NEWEST = "1.27", "1.37"
@@ -275,24 +274,20 @@ def test_package_holds_what_the_links_name(tmp_path) -> None:
 
 
 def test_schema_holds_the_models_of_engine_and_controller() -> None:
-    """Where this fails, a setting was added or changed: copy what is left into the schema."""
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    assert schema["$defs"]["policy"] == plain(PolicyConfig.model_json_schema())
-    assert schema["$defs"]["settings"] == plain(Settings.model_json_schema())
+    assert schema.SCHEMA.read_text() == schema.written(), "run `make chart`"
 
 
 def test_schema_knows_every_value_and_refuses_others() -> None:
-    def check(schema: dict[str, Any], values: dict[str, Any], path: str) -> None:
-        if schema.get("properties") is None:
+    def check(part: dict[str, Any], values: dict[str, Any], path: str) -> None:
+        if part.get("properties") is None:
             return
-        assert schema["additionalProperties"] is False, path
-        assert set(values) <= set(schema["properties"]), path
+        assert part["additionalProperties"] is False, path
+        assert set(values) <= set(part["properties"]), path
         for name, value in values.items():
             if isinstance(value, dict):
-                check(schema["properties"][name], value, f"{path}.{name}")
+                check(part["properties"][name], value, f"{path}.{name}")
 
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    check(schema, rendering.chart().values, "values")
+    check(json.loads(schema.SCHEMA.read_text()), rendering.chart().values, "values")
 
 
 def test_notes_say_what_to_open() -> None:

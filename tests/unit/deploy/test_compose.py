@@ -195,3 +195,19 @@ def test_prometheus_configuration(tmp_path: Path) -> None:
     passes([promtool, "check", "config", str(tmp_path / "prometheus.yml")])
     jobs = {job["job_name"] for job in content["scrape_configs"]}
     assert jobs >= {"sglang", "jetspec-controller"}
+
+
+def test_grafana_gets_what_its_provisioning_asks_for(configs) -> None:
+    """Its files name variables, and they name a folder with dashboards that is mounted."""
+    grafana = configs["host"]["services"]["grafana"]
+    mounts = {volume["target"]: volume["source"] for volume in grafana["volumes"]}
+    folder = Path(mounts["/etc/grafana/provisioning"])
+    texts = [path.read_text() for path in folder.rglob("*.yml")]
+    asked = {
+        name for text in texts for name in re.findall(r"^[^#\n]*\$\{(\w+)\}", text, re.MULTILINE)
+    }
+    assert asked
+    assert asked <= set(grafana["environment"])
+    dashboards = Path(mounts[grafana["environment"]["JETSPEC_DASHBOARDS"]])
+    assert list(dashboards.glob("*.json"))
+    assert grafana["environment"]["JETSPEC_PROMETHEUS_URL"] == "http://prometheus:9090"
