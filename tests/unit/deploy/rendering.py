@@ -32,6 +32,7 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
         "networkPolicy": {"enabled": False},
         "podDisruptionBudget": {"enabled": False},
     },
+    "nobody-reads": {"networkPolicy": {"prometheus": []}, "router": {"enabled": False}},
     "prometheus-source": {
         "controller": {
             "prometheus": {"url": "http://prometheus.monitoring:9090"},
