@@ -28,7 +28,7 @@ def register() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from jetspec_sglang import algorithm, control, finish, metrics, requests, weights
+    from jetspec_sglang import algorithm, control, finish, keys, metrics, requests, weights
     from jetspec_sglang import sglang_bridge as bridge
     from jetspec_sglang.platform.names import HOST_ATTENTION
 
@@ -44,6 +44,8 @@ def register() -> None:
     HookRegistry.register(bridge.ADVANCE_GRAMMARS, finish.note_ended_grammars, HookType.AROUND)
     HookRegistry.register(bridge.RESOLVE_RUNS, finish.cut_runs, HookType.AROUND)
     HookRegistry.register(bridge.CHECK_FINISH, finish.check_last_token, HookType.AROUND)
+    HookRegistry.register(bridge.SHOWN_ARGUMENTS, keys.hide_fields, HookType.AFTER)
+    HookRegistry.register(bridge.SHOWN_COMMAND_LINE, keys.hide_flags, HookType.AROUND)
     for target in bridge.WEIGHT_CHANGES:
         HookRegistry.register(target, weights.change, HookType.AROUND)
     for target in bridge.WEIGHT_RELEASES:

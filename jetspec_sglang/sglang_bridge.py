@@ -36,6 +36,8 @@ READ_BACK = (
     ".SchedulerInternalStateController._add_speculative"
 )
 VALIDATE_REQUEST = "sglang.srt.managers.tokenizer_manager.TokenizerManager._validate_one_request"
+SHOWN_ARGUMENTS = "sglang.srt.server_args.ServerArgs.resolved_dict"
+SHOWN_COMMAND_LINE = "sglang.srt.sampling.watermarking.core.redact_watermark_command_line"
 _WEIGHTS = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
 WEIGHT_CHANGES = tuple(
     f"{_WEIGHTS}.{name}"
