@@ -180,8 +180,9 @@ class ControlLoop:
                 self.fleet[name].target = target
             else:
                 self.fleet[name] = Tracked(target, deque(maxlen=self.settings.api.history))
-                # From 0 on, so that the first error already is an increase.
+                # From 0 on, so that the first one already is an increase.
                 self.metrics.decision_errors_total.labels(name)
+                self.metrics.drift_total.labels(name)
                 self.audit.write(
                     Event.TARGET_ADDED, target=name, url=target.url, origin=target.origin
                 )

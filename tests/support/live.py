@@ -106,7 +106,7 @@ def drive(live: Watched, prompts: Sequence[str]) -> None:
             if budget is not None:
                 control.delete(f"/v1/targets/{target}/pin").raise_for_status()
         _abort(client, prompts[0])
-        _set_by_hand(client, 4)
+        _set_by_hand(client, 3)  # no tier, so never the controller's own choice
         time.sleep(TICKS_S)
         control.post("/v1/pause").raise_for_status()
         _retract(client, prompts)
