@@ -23,8 +23,8 @@ from dashboards.drawing.page import Queries
 from dashboards.drawing.prometheus import Prometheus, Result, Span
 from dashboards.drawing.variables import SCRAPE_S, resolve
 from tests.support.live import SCRAPES_S, Watched, drive, watched
-from tests.support.metric_names import patterns
 from tests.support.prompts import texts
+from tests.support.promql import names
 from tests.support.server import Server
 
 pytestmark = pytest.mark.integration
@@ -82,8 +82,8 @@ def test_every_recording_rule_is_healthy_and_returns_data(seen: Seen) -> None:
     rules = [rule for rule in seen.prometheus.rules() if rule["type"] == "recording"]
     assert len(rules) > 20
     assert [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"] == []
-    names = {rule["name"] for rule in rules} - NO_DATA_HERE.keys()
-    empty = [n for n in sorted(names) if not has_data(seen.prometheus.range(n, seen.span))]
+    recorded = {rule["name"] for rule in rules} - NO_DATA_HERE.keys()
+    empty = [n for n in sorted(recorded) if not has_data(seen.prometheus.range(n, seen.span))]
     assert empty == []
 
 
@@ -97,7 +97,7 @@ def test_every_alert_evaluates_over_series_that_exist(seen: Seen) -> None:
     missing = {
         f"{rule['name']}: {pattern}"
         for rule in alerts
-        for pattern in patterns(rule["query"]) - NO_DATA_HERE.keys()
+        for pattern in names(rule["query"]) - NO_DATA_HERE.keys()
         if not has_data(seen.prometheus.range(f'count({{__name__=~"{pattern}"}})', seen.span))
     }
     assert missing == set()
