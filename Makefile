@@ -31,16 +31,17 @@ preview: install ## Draw the dashboards from the stack's Prometheus to PNG, in o
 dashboards: install ## Write dashboards/grafana/*.json from their code
 	$(VENV)/python dashboards/generate.py
 
-test: test-programs ## Unit tests, then a slice of the integration tests
-	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not full"
-	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not full and not gpu"
+test: export OMP_NUM_THREADS = 1
+test: test-programs ## Unit tests, then a slice of the integration tests, on two cores
+	$(VENV)/python -m pytest tests/unit -n 2 -m "not full and not gpu"
+	$(VENV)/python -m pytest tests --ignore=tests/unit -n 2 --dist loadgroup -m "not full and not gpu"
 
 test-full: test-programs ## Every test that needs no GPU (hours)
-	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit
+	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not gpu"
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
 
-test-gpu: install ## The tests that need an NVIDIA GPU
-	$(VENV)/python -m pytest tests -m gpu
+test-gpu: install ## The tests that need an NVIDIA GPU; without one they are named and skipped
+	$(VENV)/python -m pytest tests -m gpu -vv -rs
 
 fmt: install ## Format the code
 	$(VENV)/python -m ruff format .
