@@ -23,8 +23,8 @@ import httpx
 from deploy.stack import demo, prometheus
 from jetspec_sglang.cli.supervise import end, is_ready, start
 from tests.support.controller_process import TOKEN, Controller
+from tests.support.ports import free_port
 from tests.support.prompts import SYSTEM
-from tests.support.server import free_port
 
 MOST = 20
 """Requests in flight: more than the server runs at a time, so that some wait."""
