@@ -21,7 +21,7 @@ from .metrics import ControllerMetrics
 from .parts import Parts
 from .recorder import Recorder
 from .settings import policy_for
-from .show import show
+from .show import expect, show
 from .state_file import StateFile, StateUnavailableError
 from .targets import Target
 from .tracked import DecisionSummary, Tracked, summary
@@ -180,6 +180,7 @@ class ControlLoop:
                 self.fleet[name].target = target
             else:
                 self.fleet[name] = Tracked(target, deque(maxlen=self.settings.api.history))
+                expect(self.metrics, name)
                 self.audit.write(
                     Event.TARGET_ADDED, target=name, url=target.url, origin=target.origin
                 )
