@@ -38,3 +38,11 @@ async def test_the_floor_goes_with_its_server(make) -> None:
         await rig.ticks()
         rig.service.metrics.forget(rig.name)
         assert rig.metric("budget_floor", target=rig.name) is None
+
+
+async def test_counters_of_a_server_start_at_zero(make) -> None:
+    async with make(settings={"policy": {"governor": "off"}}) as rig:
+        await rig.ticks()
+        assert rig.metric("drift_total", target=rig.name) == 0
+        assert rig.metric("decision_errors_total", target=rig.name) == 0
+        assert rig.metric("applies_total", target=rig.name, result="applied") == 0
