@@ -7,11 +7,10 @@ from typing import Any
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models import common
 
-from dashboards.frame import CONTROLLER, frame
+from dashboards.frame import CONTROLLER, decided, frame
 from dashboards.panels import Query, meanings, number, over_time, right_axis, row, states
 from dashboards.promql import (
     controller,
-    events,
     largest,
     once,
     quantile,
@@ -19,7 +18,7 @@ from dashboards.promql import (
     total,
     value,
 )
-from dashboards.variables import Annotation, choice
+from dashboards.variables import choice
 
 DECISIONS = controller("decisions_total")
 TARGET_UP = controller("target_up")
@@ -53,15 +52,7 @@ def dashboard() -> build.Dashboard:
         ),
     ):
         made = made.with_variable(variable)
-    made = made.annotation(
-        Annotation(
-            "Decision",
-            events(DECISIONS, "target", "reason", action="!hold"),
-            "blue",
-            "{{reason}}",
-            "{{target}}",
-        )
-    )
+    made = made.annotation(decided(DECISIONS))
     for title, panels in (
         ("Now", _now()),
         ("Decisions", _decisions()),
@@ -208,7 +199,7 @@ def _signals() -> list[Any]:
             span=8,
         ),
         states(
-            "Servers readable",
+            "Servers readable over time",
             "Whether the last tick knew a server's load and its budget.",
             Query(value(TARGET_UP), "{{target}}"),
             names=YES_NO,

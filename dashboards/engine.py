@@ -6,7 +6,7 @@ from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import ENGINE, engine_variables, frame
+from dashboards.frame import ENGINE, engine_variables, frame, plan_changes
 from dashboards.panels import Query, buckets, labels_table, number, over_time, right_axis, row
 from dashboards.promql import (
     engine,
@@ -60,6 +60,7 @@ def dashboard() -> build.Dashboard:
     )
     for variable in engine_variables(RUNNING.name):
         made = made.with_variable(variable)
+    made = made.annotation(plan_changes())
     for title, panels in (
         ("What runs", _what()),
         ("Requests", _requests()),
