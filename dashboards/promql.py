@@ -95,7 +95,9 @@ def recorded(name: str) -> Series:
     if name not in recordings():
         raise UnknownSeriesError(f"no recording rule makes {name}")
     level, metric, _ = name.split(":")
-    labels = {part for part in ("budget", "batch", "phase", "le") if part in level.split("_")}
+    labels: set[str] = {
+        part for part in ("budget", "batch", "phase", "le") if part in level.split("_")
+    }
     for source in SGLANG:
         if metric.removesuffix("_bucket") == f"sglang_{source.name}":
             labels.update(source.labels)
