@@ -27,6 +27,8 @@ NO_VALUE = (
     " this time range? Does the selection above match anything? Are the recording rules loaded?"
 )
 
+SHORT_NO_VALUE = "No data: is the selection right, and is the server scraped?"
+
 Override = dashboard.DynamicConfigValue
 
 
@@ -139,7 +141,7 @@ def number(
     decimals: int | None = None,
     mappings: list[dashboard.ValueMapping] | None = None,
     steps: Sequence[tuple[float | None, str]] = ((None, "text"),),
-    no_value: str | None = None,
+    no_value: str = SHORT_NO_VALUE,
 ) -> Any:
     """Figures of the present, with their course behind them."""
     panel = described(stat.Panel(), title, text, unit, span, height)
@@ -154,7 +156,7 @@ def number(
         panel = panel.decimals(decimals)
     if mappings is not None:
         panel = panel.mappings(mappings)
-    return panel if no_value is None else panel.no_value(no_value)
+    return panel.no_value(no_value)
 
 
 def states(

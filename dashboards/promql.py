@@ -139,8 +139,9 @@ def share(expr: str, by: str) -> str:
 
 
 def quantile(q: float, buckets: Series, *by: str, window: str = RATE) -> str:
-    """A percentile over all selected servers together, never a mean of percentiles."""
-    return f"histogram_quantile({q}, {total(rate(buckets, window), 'le', *by)})"
+    """A percentile over all selected servers together, never a mean of percentiles; nothing (not
+    NaN) while nothing was observed."""
+    return f"histogram_quantile({q}, {total(rate(buckets, window), 'le', *by)}) >= 0"
 
 
 def events(series: Series, *by: str, **matchers: str) -> str:

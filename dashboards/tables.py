@@ -99,7 +99,10 @@ def matrix(
                 "emptyValue": "null",
             },
         )
-    ).with_transformation(_sorted(corner))
+    )
+    # Back to text after sorting, or the rows' names would stretch the cells' colour scale.
+    for change in (_sorted(corner), _converted([corner], "string")):
+        panel = panel.with_transformation(change)
     return (
         panel.cell_options(
             common.TableColoredBackgroundCellOptions(
@@ -115,7 +118,6 @@ def matrix(
             [
                 Override(id_val="custom.cellOptions", value={"type": "auto"}),
                 Override(id_val="unit", value="short"),
-                Override(id_val="decimals", value=0),
             ],
         )
     )
@@ -131,21 +133,17 @@ def labels_table(
 
 
 def _table_of_numbers(labels: list[str], names: dict[str, str]) -> list[Any]:
-    changes = [
-        dashboard.DataTransformerConfig(
-            id_val="convertFieldType",
-            options={
-                "conversions": [
-                    {"targetField": label, "destinationType": "number"} for label in labels
-                ],
-                "fields": {},
-            },
-        ),
-        _sorted(labels[0]),
-    ]
+    changes = [_converted(labels, "number"), _sorted(labels[0])]
     if names:
         changes.append(_organized(names, {"Time": True}))
     return changes
+
+
+def _converted(fields: list[str], kind: str) -> Any:
+    conversions = [{"targetField": field, "destinationType": kind} for field in fields]
+    return dashboard.DataTransformerConfig(
+        id_val="convertFieldType", options={"conversions": conversions, "fields": {}}
+    )
 
 
 def _sorted(field: str) -> Any:
