@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv/bin
 
-.PHONY: help install test-programs python serve dashboards test test-full test-gpu fmt lint type clean prune
+.PHONY: help install test-programs python serve stack preview dashboards test test-full test-gpu fmt lint type clean prune
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,19 +22,26 @@ python: ## Print the path of the environment's interpreter
 serve: install ## Serve the embedded model, or ARGS="any SGLang flag"
 	@exec $(VENV)/jetspec serve $(ARGS)
 
+stack: install ## Serve, with Prometheus and (where installed) Grafana; ARGS as in serve
+	@exec $(VENV)/python -m deploy.stack $(ARGS)
+
+preview: install ## Draw the dashboards from the stack's Prometheus to PNG, in out/
+	@$(VENV)/python dashboards/preview.py $(ARGS)
+
 dashboards: install ## Write dashboards/grafana/*.json from their code
 	$(VENV)/python dashboards/generate.py
 
-test: test-programs ## Unit tests, then a slice of the integration tests
-	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not full"
-	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not full and not gpu"
+test: export OMP_NUM_THREADS = 1
+test: test-programs ## Unit tests, then a slice of the integration tests, on two cores
+	$(VENV)/python -m pytest tests/unit -n 2 -m "not full and not gpu"
+	$(VENV)/python -m pytest tests --ignore=tests/unit -n 2 --dist loadgroup -m "not full and not gpu"
 
 test-full: test-programs ## Every test that needs no GPU (hours)
-	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit
+	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not gpu"
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
 
-test-gpu: install ## The tests that need an NVIDIA GPU
-	$(VENV)/python -m pytest tests -m gpu
+test-gpu: install ## The tests that need an NVIDIA GPU; without one they are named and skipped
+	$(VENV)/python -m pytest tests -m gpu -vv -rs
 
 fmt: install ## Format the code
 	$(VENV)/python -m ruff format .

@@ -50,6 +50,7 @@ def curve(
             Override(id_val="unit", value="short"),
             Override(id_val="custom.axisLabel", value=x_label),
             Override(id_val="custom.scaleDistribution", value={"type": "log", "log": 2}),
+            Override(id_val="min", value=1),  # a logarithmic axis has no zero
         ],
     )
     return (

@@ -117,7 +117,6 @@ def now() -> list[Any]:
             "95 % of requests got their first token within this.",
             "s",
             Query(quantile(0.95, TTFT)),
-            decimals=2,
         ),
     ]
 

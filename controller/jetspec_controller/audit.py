@@ -34,16 +34,15 @@ class Event(StrEnum):
     DECIDED = "decided"  # target, decision, action, reason, budget, table: on a change only
     APPLIED = "applied"  # target, decision, result, detail, before, after, seconds
     APPLY_FAILED = "apply_failed"  # the same
+    SECOND_WRITER = "second_writer"  # target, overwrites, found: somebody else sets the budget too
     RESTARTED = "restarted"  # target: the server lost its budget with its process
     PIN_SET = "pin_set"  # target, budget, expires_at, reason
     PIN_REMOVED = "pin_removed"  # target
     PIN_EXPIRED = "pin_expired"  # target
     PAUSED = "paused"
     RESUMED = "resumed"
-    CONFIG_RELOADED = "config_reloaded"  # config
+    CONFIG_RELOADED = "config_reloaded"  # config, restart_needed
     CONFIG_REFUSED = "config_refused"  # detail
-    LEADING = "leading"  # identity
-    FOLLOWING = "following"  # identity, holder
     WRITE_DENIED = "write_denied"  # path
 
 

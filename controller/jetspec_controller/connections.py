@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import ssl
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-from yarl import URL
+
+WHITESPACE = re.compile(r"\s")
 
 
 class Section(BaseModel):
@@ -24,12 +27,13 @@ class Section(BaseModel):
 
 def _http_url(value: str) -> str:
     try:
-        url = URL(value)
+        url = urlsplit(value)
+        host, _ = url.hostname, url.port
     except ValueError as error:
         raise ValueError(f"{value!r} is not a URL: {error}") from error
-    if url.scheme not in ("http", "https") or not url.host or " " in value:
+    if url.scheme not in ("http", "https") or not host or WHITESPACE.search(value):
         raise ValueError(f"{value!r} must be http://host[:port][/path] or https://…")
-    if url.user or url.password or url.query_string or url.fragment:
+    if url.username or url.password or url.query or url.fragment:
         raise ValueError(f"{value!r} must hold neither credentials, query nor fragment")
     return value.rstrip("/")
 

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .http_client import FetchError, HttpClient
+from .writes import SPAN_S
 
 TIMEOUT_S = 5.0
 
@@ -41,7 +42,13 @@ def describe(detail: Mapping[str, Any]) -> Iterator[str]:
     running = summary["budget"] if summary["budget"] is not None else "unknown"
     yield f"  runs budget {running}; decided {decision['budget']}: {decision['reason']}"
     if why["batch_now"] is not None:
-        yield f"  batch {why['batch_now']:.1f}, expected {why['batch_expected']:.1f}"
+        rate = why["arrival_rate"]
+        per_second = "requests/s not known" if rate is None else f"{rate:.2f} requests/s"
+        yield f"  batch {why['batch_now']:.1f}, {per_second}, expected batch {why['batch_expected']:.1f}"
+    if why["kv_ceiling"] is not None:
+        yield f"  the KV cache has room for budget {why['kv_ceiling']} at the expected batch"
+    if why["overwrites"]:
+        yield f"  changed by somebody else {why['overwrites']} times within {SPAN_S / 60:.0f} minutes"
     for fault in why["faults"]:
         yield f"  unusable: {fault['signal']}: {fault['fault']} {fault['detail']}".rstrip()
     if why["clamps"]:

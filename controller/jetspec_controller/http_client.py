@@ -27,10 +27,11 @@ CHUNK_BYTES = 1 << 16
 class FetchError(Exception):
     """A call that gave nothing usable; `detail` is for a person and holds no credential."""
 
-    def __init__(self, fault: Fault, detail: str) -> None:
+    def __init__(self, fault: Fault, detail: str, status: int | None = None) -> None:
         super().__init__(f"{fault}: {detail}")
         self.fault = fault
         self.detail = detail
+        self.status = status  # of HTTP, where that is the fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,9 @@ class HttpClient:
         if response.status in (401, 403):
             raise FetchError(Fault.UNAUTHORISED, f"HTTP {response.status}")
         if not 200 <= response.status < 300:
-            raise FetchError(Fault.HTTP, f"HTTP {response.status}: {_excerpt(body)}")
+            raise FetchError(
+                Fault.HTTP, f"HTTP {response.status}: {_excerpt(body)}", response.status
+            )
         return Reply(body, _peer_time(response.headers.get("Date")))
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:

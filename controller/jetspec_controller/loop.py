@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from .actuators import Outcome
 from .audit import AuditLog, Event
 from .core import Decision, Governor, PolicyConfig, TargetObservation, decide
-from .leader import Leader
 from .metrics import ControllerMetrics
 from .parts import Parts
 from .recorder import Recorder
@@ -25,6 +24,7 @@ from .show import expect, show
 from .state_file import StateFile, StateUnavailableError
 from .targets import Target
 from .tracked import DecisionSummary, Tracked, summary
+from .writes import SPAN_S
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,6 @@ class ControlLoop:
         parts: Parts,
         *,
         state: StateFile,
-        leader: Leader,
         metrics: ControllerMetrics,
         audit: AuditLog,
         recorder: Recorder | None = None,
@@ -53,7 +52,6 @@ class ControlLoop:
         self.source = parts.source
         self.actuator = parts.actuator
         self.state = state
-        self.leader = leader
         self.metrics = metrics
         self.audit = audit
         self.recorder = recorder
@@ -65,7 +63,6 @@ class ControlLoop:
         self._started = format(int(clock()), "x")
         self._decisions = 0
         self._ticking = asyncio.Lock()
-        self._led: bool | None = None
 
     async def run(self) -> None:
         """Tick until cancelled. A tick that fails is logged and the next one tried."""
@@ -88,7 +85,6 @@ class ControlLoop:
     async def _tick(self) -> None:
         started = time.monotonic()
         now = self.clock()
-        self._watch_leadership()
         self._update_fleet(await self.discovery.targets(now))
         self._expire_pins(now)
         fleet = list(self.fleet.values())
@@ -110,15 +106,14 @@ class ControlLoop:
 
     def policy(self, target: Target) -> tuple[PolicyConfig, str]:
         """The policy in force for a server, and the mode's name: the governor's, or what overrides
-        it (`paused`, `follower`, `pinned`).
+        it (`paused`, `pinned`).
         """
         policy = policy_for(self.settings.policy, target.policy)
         pin = self.state.pins.get(target.id)
         if policy.governor is Governor.OFF:
             return policy, Governor.OFF
-        if not self.leader.leads or self.state.paused:
-            mode = "paused" if self.state.paused else "follower"
-            return policy.model_copy(update={"governor": Governor.ADVISORY}), mode
+        if self.state.paused:
+            return policy.model_copy(update={"governor": Governor.ADVISORY}), "paused"
         if pin is not None:
             pinned = {"governor": Governor.PINNED, "pinned_budget": pin.budget}
             return policy.model_copy(update=pinned), Governor.PINNED
@@ -136,7 +131,7 @@ class ControlLoop:
     async def stop(self, *, restore: bool) -> None:
         """End what is under way; with `restore` give servers their launch budgets back."""
         await self._drain()
-        if restore and self.leader.leads:
+        if restore:
             await asyncio.gather(*map(self._restore, self.fleet.values()))
 
     async def _drain(self) -> None:
@@ -153,14 +148,6 @@ class ControlLoop:
         await asyncio.gather(*tasks, return_exceptions=True)
         for tracked in self.fleet.values():
             tracked.read_task = tracked.apply_task = None
-
-    def _watch_leadership(self) -> None:
-        leads = self.leader.leads
-        self.metrics.is_leader.set(leads)
-        if leads != self._led:
-            event = Event.LEADING if leads else Event.FOLLOWING
-            self.audit.write(event, holder=self.leader.holder)
-            self._led = leads
 
     def _update_fleet(self, targets: Sequence[Target]) -> None:
         named = {target.id: target for target in targets}
@@ -207,11 +194,14 @@ class ControlLoop:
         self, tracked: Tracked, observation: TargetObservation, now: float
     ) -> list[asyncio.Task[None]]:
         """Decide for one server and start what follows; the call that was started, if any."""
-        if tracked.take_read(now):
+        policy, mode = self.policy(tracked.target)
+        steered = policy.governor not in (Governor.OFF, Governor.ADVISORY)
+        if tracked.take_read(now, steered=steered):
             self.audit.write(Event.RESTARTED, target=tracked.target.id)
+        if tracked.newly_contested(now):
+            self._report_second_writer(tracked, now)
         self._remember_launch(tracked)
         observation = tracked.observed(observation)
-        policy, mode = self.policy(tracked.target)
         if self.recorder is not None:
             self.recorder.write(now, policy, observation)
         decision, tracked.state = decide(policy, observation, tracked.state, now)
@@ -249,10 +239,10 @@ class ControlLoop:
         return [tracked.apply_task]
 
     async def _apply(self, tracked: Tracked, decision: Decision, entry: DecisionSummary) -> None:
-        if not self.leader.leads:
-            return
+        tracked.writes.plan = None
         result = await self.actuator.apply(tracked.target, decision)
         tracked.last_apply = result
+        tracked.writes.sent(result)
         entry.result, entry.detail = result.outcome, result.detail
         name, outcome = decision.target, result.outcome
         self.metrics.applies_total.labels(name, outcome).inc()
@@ -267,6 +257,19 @@ class ControlLoop:
             after=None if result.read_back is None else result.read_back.budget,
             seconds=round(result.seconds, 4),
         )
+
+    def _report_second_writer(self, tracked: Tracked, now: float) -> None:
+        name, found = tracked.target.id, tracked.writes.plan
+        overwrites = tracked.writes.overwrites(now)
+        logger.error(
+            "%s: somebody else changed its budget %d times within %.0f minutes: another controller "
+            "or a script; it now runs %s",
+            name,
+            overwrites,
+            SPAN_S / 60,
+            found,
+        )
+        self.audit.write(Event.SECOND_WRITER, target=name, overwrites=overwrites, found=found)
 
     def _remember_launch(self, tracked: Tracked) -> None:
         name, state = tracked.target.id, tracked.read_back

@@ -23,7 +23,7 @@ class ControllerMetrics:
     build_info: Gauge
     config_hash: Gauge
     config_last_reload_success: Gauge
-    is_leader: Gauge
+    config_restart_needed: Gauge
     paused: Gauge
     targets: Gauge
     target_up: Gauge
@@ -40,6 +40,7 @@ class ControllerMetrics:
     decision_errors_total: Counter
     applies_total: Counter
     drift_total: Counter
+    second_writer: Gauge
     scrape_errors_total: Counter
     apply_seconds: Histogram
     scrape_seconds: Histogram
@@ -62,7 +63,7 @@ class ControllerMetrics:
             setattr(self, metric.name, made)
         self.build_info.labels(__version__).set(1)
         self.config_last_reload_success.set(1)
-        for gauge in (self.is_leader, self.paused, self.loop_lag_seconds):
+        for gauge in (self.paused, self.config_restart_needed, self.loop_lag_seconds):
             gauge.set(0)
 
     def forget(self, target: str) -> None:

@@ -60,7 +60,8 @@ async def serve(settings: Settings, config_path: Path | None, flags: Mapping[str
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     waiting = asyncio.create_task(stopped.wait())
     parts: list[asyncio.Task[Any]] = [serving, waiting]
-    parts += [task for task in (service.leading, service.looping) if task is not None]
+    if service.looping is not None:
+        parts.append(service.looping)
     host, port = listener.getsockname()[:2]
     logger.info("serving on http://%s:%d", f"[{host}]" if ":" in host else host, port)
     done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)

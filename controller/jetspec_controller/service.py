@@ -1,6 +1,6 @@
 """The running controller: its parts, its loop, and what people may ask of it. No HTTP here.
 
-Starts and stops the loop and the leader, swaps the parts on a reload, and carries out pins and
+Starts and stops the loop, swaps the parts on a reload, and carries out pins and
 pauses. Every change a person makes goes to the state file first, then into force, then to the
 audit log.
 """
@@ -18,25 +18,19 @@ from typing import Any
 from . import __version__
 from .audit import AuditLog, Event
 from .core import Governor, PolicyConfig
-from .leader import Leader, LeaseLeader, SoleLeader
 from .loop import ControlLoop
 from .metrics import ControllerMetrics
 from .parts import build_parts
 from .recorder import Recorder
-from .settings import OnShutdown, Settings, SettingsError, load, policy_for
+from .settings import OnShutdown, Settings, SettingsError, in_force, load, policy_for
 from .state_file import Pin, StateFile
 from .tokens import Tokens
 from .tracked import Tracked
 
 logger = logging.getLogger(__name__)
 
-RESTART_ONLY = ("api", "state", "audit", "leader", "record")
 LIVE_TICKS = 5
 LIVE_S = 30.0
-
-
-class NotLeadingError(RuntimeError):
-    """Another replica leads; writes belong to it."""
 
 
 class BudgetNotAllowedError(ValueError):
@@ -45,7 +39,7 @@ class BudgetNotAllowedError(ValueError):
 
 class Service:
     """`start` before use, `stop` after it; in between the methods may be called at any time.
-    `leading` and `looping` run until `stop`; one that ends by itself has failed.
+    `looping` runs until `stop`; if it ends by itself it has failed.
     """
 
     def __init__(
@@ -60,17 +54,12 @@ class Service:
         self.tokens = Tokens.load(settings.api)
         self.metrics = ControllerMetrics()
         self.clock = clock
-        self.leader: Leader = (
-            LeaseLeader(settings.leader)
-            if settings.leader.enabled
-            else SoleLeader(settings.leader.identity)
-        )
         self._config_path = config_path
         self._flags = dict(flags or {})
         self._reloading = asyncio.Lock()
         self._stack = AsyncExitStack()
-        self.leading: asyncio.Task[None] | None = None
         self.looping: asyncio.Task[None] | None = None
+        self.restart_needed: tuple[str, ...] = ()
         self._began = time.monotonic()
 
     async def start(self, *, run: bool = True) -> None:
@@ -84,7 +73,6 @@ class Service:
             await self._stack.aclose()
             raise
         if run:
-            self.leading = asyncio.create_task(self.leader.run())
             self.looping = asyncio.create_task(self.loop.run())
 
     async def _open(self) -> None:
@@ -100,7 +88,6 @@ class Service:
         self.loop = ControlLoop(
             self._parts,
             state=self.state,
-            leader=self.leader,
             metrics=self.metrics,
             audit=self.audit,
             recorder=recorder,
@@ -111,11 +98,10 @@ class Service:
         self.audit.write(Event.STARTED, version=__version__, config=settings.digest)
 
     async def stop(self) -> None:
-        """End the loop, restore launch budgets if so configured, release the leadership."""
+        """End the loop; restore launch budgets if so configured."""
         await _cancel(self.looping)
         restore = self.settings.on_shutdown is OnShutdown.RESTORE
         await self.loop.stop(restore=restore)
-        await _cancel(self.leading)
         self.audit.write(Event.STOPPED, on_shutdown=self.settings.on_shutdown)
         await self._parts.stack.aclose()
         await self._stack.aclose()
@@ -137,8 +123,7 @@ class Service:
         return self.loop.fleet.get(target_id)
 
     def pin(self, tracked: Tracked, budget: int, ttl_s: float, reason: str, actor: str) -> Pin:
-        """Raises NotLeadingError, BudgetNotAllowedError, StateUnavailableError."""
-        self._must_lead()
+        """Raises BudgetNotAllowedError, StateUnavailableError."""
         policy = policy_for(self.settings.policy, tracked.target.policy)
         self._check_pin(tracked, policy, budget)
         now = self.clock()
@@ -155,28 +140,28 @@ class Service:
         return pin
 
     def unpin(self, target_id: str, actor: str) -> bool:
-        """False if there was no pin. Raises NotLeadingError, StateUnavailableError."""
-        self._must_lead()
+        """False if there was no pin. Raises StateUnavailableError."""
         removed = self.state.remove_pin(target_id)
         if removed is not None:
             self.audit.write(Event.PIN_REMOVED, actor=actor, target=target_id)
         return removed is not None
 
     def set_paused(self, paused: bool, actor: str) -> None:
-        """Raises NotLeadingError, StateUnavailableError."""
-        self._must_lead()
+        """Raises StateUnavailableError."""
         self.state.set_paused(paused)
         self.metrics.paused.set(paused)
         self.audit.write(Event.PAUSED if paused else Event.RESUMED, actor=actor)
 
     async def reload(self, actor: str) -> tuple[str, ...]:
-        """Put the file's present content in force; the sections that need a restart to change.
+        """Put the file's present content in force; returns the keys that changed since the start
+        and wait for a restart.
 
         Raises SettingsError and keeps everything as it was if anything is wrong.
         """
         async with self._reloading:
             try:
-                settings = load(self._config_path, self._flags)
+                wanted = load(self._config_path, self._flags)
+                settings, waiting = in_force(wanted, self.settings)
                 tokens = Tokens.load(settings.api)
                 parts = await build_parts(settings, self.metrics, self.clock)
             except SettingsError as error:
@@ -184,22 +169,17 @@ class Service:
                 self.audit.write(Event.CONFIG_REFUSED, actor=actor, detail=str(error))
                 raise
             old = self._parts
-            waiting = tuple(
-                name
-                for name in RESTART_ONLY
-                if getattr(settings, name) != getattr(self.settings, name)
-            )
             self._parts, self.settings, self.tokens = parts, settings, tokens
             await self.loop.use(parts)
             await old.stack.aclose()
+            self.restart_needed = waiting
             self.metrics.show_config(settings.digest)
             self.metrics.config_last_reload_success.set(1)
-            self.audit.write(Event.CONFIG_RELOADED, actor=actor, config=settings.digest)
+            self.metrics.config_restart_needed.set(len(waiting))
+            self.audit.write(
+                Event.CONFIG_RELOADED, actor=actor, config=settings.digest, restart_needed=waiting
+            )
             return waiting
-
-    def _must_lead(self) -> None:
-        if not self.leader.leads:
-            raise NotLeadingError(self.leader.holder or "unknown")
 
     def _check_pin(self, tracked: Tracked, policy: PolicyConfig, budget: int) -> None:
         if policy.governor is Governor.OFF:

@@ -12,12 +12,12 @@ import os
 from collections.abc import Mapping
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -163,24 +163,6 @@ class AuditSettings(Section):
     backups: int = Field(5, ge=1, le=1000)
 
 
-class LeaderSettings(Section):
-    """Leader election through a Kubernetes Lease; off: this replica always leads."""
-
-    enabled: bool = False
-    lease: str = Field("jetspec-controller", pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
-    namespace: str | None = Field(None, description="default: the pod's own")
-    identity: str | None = Field(None, description="default: the host's name")
-    lease_s: float = Field(15.0, ge=2)
-    retry_s: float = Field(3.0, ge=0.1)
-    kubeconfig: Path | None = None
-
-    @model_validator(mode="after")
-    def _renewable(self) -> Self:
-        if self.lease_s < 3 * self.retry_s:
-            raise ValueError(f"lease_s is {self.lease_s}; it must be at least 3 × retry_s")
-        return self
-
-
 class Settings(BaseSettings):
     """Everything the controller can be told."""
 
@@ -206,7 +188,6 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     state: StateSettings = Field(default_factory=StateSettings)
     audit: AuditSettings = AuditSettings()
-    leader: LeaderSettings = LeaderSettings()
     on_shutdown: OnShutdown = OnShutdown.HOLD
     record: Path | None = Field(None, description="append observations here, for `replay`")
 
@@ -262,6 +243,24 @@ class Settings(BaseSettings):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
 
 
+RESTART_ONLY = ("api.host", "api.port", "api.history", "state", "audit", "record")
+"""Keys that only a restart puts in force."""
+
+
+def in_force(wanted: Settings, running: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """What a running controller can take of `wanted`, and the keys that it cannot."""
+    waiting = tuple(
+        key for key in RESTART_ONLY if attrgetter(key)(wanted) != attrgetter(key)(running)
+    )
+    kept: dict[str, Any] = {}
+    api: dict[str, Any] = {}
+    for key in waiting:
+        section, _, name = key.partition(".")
+        (api if name else kept)[name or section] = attrgetter(key)(running)
+    kept["api"] = wanted.api.model_copy(update=api)
+    return wanted.model_copy(update=kept), waiting
+
+
 def policy_for(policy: PolicyConfig, overrides: Mapping[str, Any]) -> PolicyConfig:
     """The shared policy with a target's own keys. Raises ValueError for a wrong key or value."""
     if not overrides:
@@ -312,7 +311,7 @@ def _place(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location)) or "settings"
 
 
-def _problem(part: ErrorDetails) -> str:
+def _problem(part: Mapping[str, object]) -> str:
     message = str(part["msg"]).removeprefix("Value error, ")
     given = part.get("input")
     if isinstance(given, str | int | float | bool):

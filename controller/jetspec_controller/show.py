@@ -32,8 +32,9 @@ def show(
     metrics.target_up.labels(name).set(tracked.ready)
     metrics.show_mode(name, tracked.mode)
     metrics.decisions_total.labels(name, decision.action, decision.reason).inc()
-    if decision.reason is Reason.DRIFT_REAPPLY:
+    if decision.reason in (Reason.DRIFT_REAPPLY, Reason.SECOND_WRITER):
         metrics.drift_total.labels(name).inc()
+    metrics.second_writer.labels(name).set(tracked.contested)
     for error in observation.errors:
         metrics.scrape_errors_total.labels(name, error.signal, error.fault).inc()
     for gauge, budget in (
@@ -52,5 +53,7 @@ def show(
     metrics.show_signal(name, "waiting_requests", observation.waiting_requests)
     metrics.show_signal(name, "arrival_rate", observation.arrival_rate)
     metrics.show_signal(name, "tokens_per_second", observation.tokens_per_second)
+    metrics.show_signal(name, "token_usage", observation.token_usage)
+    metrics.show_signal(name, "expected_batch", decision.explanation.batch_expected)
     for signal, age in observation.ages:
         metrics.signal_age_seconds.labels(name, signal).set(age)

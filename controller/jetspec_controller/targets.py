@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
-
-from yarl import URL
+from urllib.parse import urlsplit
 
 from .connections import Secret
 
@@ -44,6 +43,7 @@ class Target:
 
 def host_port(url: str) -> str:
     """`host:port` of a URL, the default name and Prometheus instance of a target."""
-    parsed = URL(url)
-    host = f"[{parsed.host}]" if ":" in (parsed.host or "") else parsed.host
-    return f"{host}:{parsed.port}"
+    parsed = urlsplit(url)
+    host = parsed.hostname or ""
+    port = parsed.port or (443 if parsed.scheme == "https" else 80)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

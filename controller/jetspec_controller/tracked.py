@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from .actuators import ApplyResult, Outcome
 from .core import (
+    SECOND_WRITER_AFTER,
     BudgetState,
     Clamp,
     Decision,
@@ -23,6 +24,7 @@ from .core import (
 from .core.table import lookup
 from .http_client import FetchError
 from .targets import Target
+from .writes import Writes
 
 
 @dataclass(slots=True)
@@ -68,6 +70,8 @@ class Tracked:
     last_apply: ApplyResult | None = None
     read_task: asyncio.Task[BudgetState] | None = None
     apply_task: asyncio.Task[None] | None = None
+    writes: Writes = field(default_factory=Writes)
+    contested: bool = False  # a second writer was seen of late
 
     def at_present(self, budget: int | None, table: Table) -> int | None:
         """What a uniform budget and a table come to for the batch that runs now."""
@@ -99,9 +103,9 @@ class Tracked:
             and all(error.signal is not Signal.LOAD for error in self.observation.errors)
         )
 
-    def take_read(self, now: float) -> bool:
+    def take_read(self, now: float, *, steered: bool) -> bool:
         """Use the read-back if it has arrived; True if it shows that the process is a new one
-        (its count of rounds fell).
+        (its count of rounds fell). `steered`: nobody else should set this server's budget.
         """
         task = self.read_task
         if task is None or not task.done():
@@ -123,7 +127,14 @@ class Tracked:
         )
         if self.process_since is None or restarted:
             self.process_since = now
+        self.writes.read(self.read_back, ours=steered and not restarted, now=now)
         return restarted
+
+    def newly_contested(self, now: float) -> bool:
+        """Note whether there is a second writer; True when that is news."""
+        before = self.contested
+        self.contested = self.writes.overwrites(now) >= SECOND_WRITER_AFTER
+        return self.contested and not before
 
     def observed(self, observation: TargetObservation) -> TargetObservation:
         """The source's observation with the budget's read-back added."""
@@ -133,7 +144,11 @@ class Tracked:
             problem = SourceError(Signal.BUDGET, self.read_error.fault, self.read_error.detail)
             budget, errors = None, (*observation.errors, problem)
         self.observation = replace(
-            observation, budget=budget, started_at=self.process_since, errors=errors
+            observation,
+            budget=budget,
+            started_at=self.process_since,
+            overwrites=self.writes.overwrites(observation.observed_at),
+            errors=errors,
         )
         return self.observation
 

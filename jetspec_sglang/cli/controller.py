@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
+from typing import Any
 
 from jetspec_sglang.cache import cache_dir
 from jetspec_sglang.cli.flags import Flags
@@ -36,12 +37,18 @@ def obstacle(flags: Flags) -> str | None:
     return None
 
 
-def command(url: str, controller_port: int) -> list[str]:
-    """Runs the controller for the server at `url`."""
-    return [
-        *(str(_script()), "--log-level", "warning", "run", "--target", url),
-        *("--port", str(controller_port), "--token-file", str(_token())),
-    ]
+def companion(url: str, controller_port: int) -> dict[str, Any]:
+    """The controller for the server at `url`, as `supervise` runs it."""
+    page = f"http://127.0.0.1:{controller_port}"
+    return {
+        "name": "controller",
+        "command": [
+            *(str(_script()), "--log-level", "warning", "run", "--target", url),
+            *("--port", str(controller_port), "--token-file", str(_token())),
+        ],
+        "page": page,
+        "ready": f"{page}/livez",
+    }
 
 
 def environment(flags: Flags, port: int) -> dict[str, str]:

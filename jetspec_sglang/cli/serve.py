@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from jetspec_sglang.cli import controller
 from jetspec_sglang.cli.checks import check_load
@@ -62,6 +62,13 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    add_arguments(parser)
+    parser.set_defaults(pass_through=True)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags that `plan` reads; all others are SGLang's."""
     parser.add_argument(
         "--plain", action="store_true", help="same target and platform, no speculation"
     )
@@ -71,11 +78,21 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--controller-port", type=int, default=30900, help="port of the controller (%(default)s)"
     )
-    parser.set_defaults(pass_through=True)
-    return parser
 
 
 def run(args: argparse.Namespace) -> int:
+    launch = plan(args)
+    if not launch["companions"]:
+        become(launch["server"])
+    supervise(launch)
+
+
+def plan(args: argparse.Namespace) -> dict[str, Any]:
+    """What `supervise` runs for this command line: the server and, unless left out, its controller.
+
+    Checks everything that can be checked quickly, takes the server's port, and sets the variables
+    that the processes need.
+    """
     argv = args.rest
     if argv and not argv[0].startswith("-"):
         argv = ["--model-path", *argv]
@@ -100,17 +117,17 @@ def run(args: argparse.Namespace) -> int:
         controlled = False
     if host and (load := check_load()).status != "ok":
         print(f"jetspec serve: {load.detail}; {load.remedy}", file=sys.stderr)
-    if not controlled:
-        _become(server)
     url = controller.server_url(flags, port)
-    os.environ.update(controller.environment(flags, port))
-    plan = {
-        "server": server,
-        "controller": controller.command(url, args.controller_port),
-        "url": url,
-        "page": f"http://127.0.0.1:{args.controller_port}",
-    }
-    _become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)])
+    companions = []
+    if controlled:
+        os.environ.update(controller.environment(flags, port))
+        companions.append(controller.companion(url, args.controller_port))
+    return {"server": server, "url": url, "companions": companions}
+
+
+def supervise(launch: dict[str, Any]) -> NoReturn:
+    """Become the process that runs the server and its companions."""
+    become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(launch)])
 
 
 def require_port(port: int, flag: str) -> None:
@@ -206,7 +223,7 @@ def _check_budgets(flags: Flags, host: bool) -> None:
         raise CommandError(str(error)) from None
 
 
-def _become(command: list[str]) -> NoReturn:
+def become(command: list[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(command[0], command)

@@ -1,12 +1,15 @@
-"""`python -m jetspec_sglang.cli.supervise PLAN`: run server and controller together.
+"""`python -m jetspec_sglang.cli.supervise PLAN`: run a server and its companions together.
 
-Contract: PLAN is JSON `{server: argv, controller: argv, url, page}`, where `url` is the server's
-address and `page` the controller's. Ends when the server ends, with its exit status (128 + N when
-signal N ended it). SIGTERM and SIGINT end the controller first, so that it can still leave the
-budget as it wants, then the server; a second one kills both. What a child leaves behind in its
-process group is killed when it has ended. A controller that ends by itself is reported and the
-server goes on. Neither outlives this process. Standard library only: it stays in memory as long as
-the server. I/O: processes, signals, GET /ready.
+Contract: PLAN is JSON `{server: argv, url, companions: [{name, command, page, ready, log}]}`.
+`url` is the server's address. A companion (the controller, Prometheus, ...) is ready when `ready`,
+a URL, answers 200; without it, at once. Its output goes to the file `log`, or to this process's.
+`page` is printed for people when the server and every running companion are ready. Ends when the
+server ends, with its exit status (128 + N when signal N ended it). SIGTERM and SIGINT end the
+companions first, in order, so that a controller can still leave the budget as it wants, then the
+server; a second one kills all. What a child leaves behind in its process group is killed when it
+has ended. A companion that ends by itself is reported and the server goes on. None outlives this
+process. Standard library only: it stays in memory as long as the server.
+I/O: processes, signals, GET, the log files.
 """
 
 import contextlib
@@ -14,6 +17,7 @@ import ctypes
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -21,18 +25,26 @@ import urllib.request
 
 TICK_S = 0.2
 READY_EVERY_S = 1.0
-CONTROLLER_GRACE_S = 10.0
+GRACE_S = 10.0
+LATE_S = 30.0
+"""How long a ready server waits for a companion before the addresses are printed all the same."""
 _PR_SET_PDEATHSIG = 1
 
 
-def start(command: list[str]) -> subprocess.Popen:
-    """A child that a terminal's Ctrl-C does not reach and that ends when this process does."""
+def start(command: list[str], log: str | None = None) -> subprocess.Popen:
+    """A child that a terminal's Ctrl-C does not reach and that ends when this process does.
+
+    Its output is added to the file `log` where one is given.
+    """
     libc = ctypes.CDLL(None)
 
     def die_with_parent() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
-    return subprocess.Popen(command, process_group=0, preexec_fn=die_with_parent)
+    with open(log, "ab") if log else contextlib.nullcontext() as sink:
+        return subprocess.Popen(
+            command, process_group=0, preexec_fn=die_with_parent, stdout=sink, stderr=sink
+        )
 
 
 def end(child: subprocess.Popen, number: int, grace_s: float | None) -> None:
@@ -53,44 +65,65 @@ def kill_group(child: subprocess.Popen) -> None:
         os.killpg(child.pid, signal.SIGKILL)
 
 
-def is_ready(url: str) -> bool:
-    """Whether the server answers GET /ready with 200."""
+def is_ready(url: str, path: str = "/ready") -> bool:
+    """Whether GET of `path` answers 200. Certificates of this machine's own are not checked."""
+    trust = ssl._create_unverified_context() if url.startswith("https://") else None
     try:
-        with urllib.request.urlopen(f"{url}/ready", timeout=1) as answer:
+        with urllib.request.urlopen(f"{url}{path}", timeout=1, context=trust) as answer:
             return answer.status == 200
     except OSError:
         return False
 
 
-class Supervisor:
-    """Server and controller as one process to whoever started it."""
+class Companion:
+    """A process beside the server."""
 
     def __init__(self, plan: dict) -> None:
-        self.url, self.page = plan["url"], plan["page"]
+        self.name, self.page = plan["name"], plan.get("page")
+        self._ready_url, self._log = plan.get("ready"), plan.get("log")
+        self.process = start(plan["command"], self._log)
+        self.reported = False
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def is_ready(self) -> bool:
+        return self._ready_url is None or is_ready(self._ready_url, "")
+
+    def epitaph(self) -> str:
+        """What to say when it ended by itself."""
+        log = f" (see {self._log})" if self._log else ""
+        return f"{self.name} ended with status {self.process.returncode}{log}; the server goes on"
+
+
+class Supervisor:
+    """Server and companions as one process to whoever started it."""
+
+    def __init__(self, plan: dict) -> None:
+        self.url, self._late_at = plan["url"], 0.0
         self.signals: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self.server = start(plan["server"])
-        self.controller = start(plan["controller"])
+        self.companions: list[Companion] = []
+        for companion in plan["companions"]:
+            try:
+                self.companions.append(Companion(companion))
+            except OSError as error:
+                self._say(f"{companion['name']} cannot start: {error}; the server goes on")
 
     def run(self) -> int:
-        """Wait for the server, tell when it is ready, and clean up. Returns the exit status."""
-        ready, controlled, next_look = False, True, 0.0
+        """Wait for the server, tell when all is ready, and clean up. Returns the exit status."""
+        told, next_look = False, 0.0
         while self.server.poll() is None and not self.signals:
-            if controlled and self.controller.poll() is not None:
-                controlled = False
-                self._say(
-                    f"the controller ended with status {self.controller.returncode}; "
-                    "the server goes on with its last budget"
-                )
-            if not ready and time.monotonic() >= next_look:
+            self._report_ended()
+            if not told and time.monotonic() >= next_look:
                 next_look = time.monotonic() + READY_EVERY_S
-                ready = is_ready(self.url)
-                if ready:
-                    page = f", controller on {self.page}" if controlled else ""
-                    self._say(f"ready: API on {self.url}/v1{page}")
+                told = self._tell_when_ready()
             time.sleep(TICK_S)
-        end(self.controller, signal.SIGTERM, CONTROLLER_GRACE_S)
+        for companion in self.companions:
+            end(companion.process, signal.SIGTERM, GRACE_S)
         end(self.server, self.signals[0] if self.signals else signal.SIGTERM, None)
         code = self.server.returncode
         status = code if code >= 0 else 128 - code
@@ -98,9 +131,30 @@ class Supervisor:
             self._say(f"the server ended by itself with status {status}; its log says why")
         return status
 
+    def _tell_when_ready(self) -> bool:
+        """Print the addresses if all is ready, or if a companion is late; whether it did."""
+        if not is_ready(self.url):
+            return False
+        self._late_at = self._late_at or time.monotonic() + LATE_S
+        running = [companion for companion in self.companions if companion.running]
+        late = [companion.name for companion in running if not companion.is_ready()]
+        if late and time.monotonic() < self._late_at:
+            return False
+        pages = [f", {one.name} on {one.page}" for one in running if one.page]
+        self._say(f"ready: API on {self.url}/v1{''.join(pages)}")
+        if late:
+            self._say(f"not ready yet: {', '.join(late)}")
+        return True
+
+    def _report_ended(self) -> None:
+        for companion in self.companions:
+            if not companion.running and not companion.reported:
+                companion.reported = True
+                self._say(companion.epitaph())
+
     def _on_signal(self, number: int, _frame: object) -> None:
         if self.signals:
-            for child in (self.controller, self.server):
+            for child in (self.server, *(companion.process for companion in self.companions)):
                 kill_group(child)
         self.signals.append(number)
 

@@ -1,9 +1,19 @@
-"""Requests shared by the integration tests."""
+"""Requests and readings shared by the integration tests.
+
+The servers live for the whole run: whatever they count is read as a difference.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from tests.support.prompts import chat_ids, texts
+from tests.support.server import Server, total
+
+Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def greedy(prompt_ids: Sequence[int], tokens: int, **params: Any) -> dict[str, Any]:
@@ -12,6 +22,16 @@ def greedy(prompt_ids: Sequence[int], tokens: int, **params: Any) -> dict[str, A
         "input_ids": list(prompt_ids),
         "sampling_params": {"temperature": 0, "max_new_tokens": tokens, **params},
     }
+
+
+Named = tuple[dict[str, Any], dict[str, Any]]
+"""A request with its id, and its answer."""
+
+
+def send(server: Server, requests: Iterable[dict[str, Any]], concurrency: int) -> list[Named]:
+    """Requests under ids of their own, by which the draft trace names them."""
+    named = [{**request, "rid": uuid.uuid4().hex} for request in requests]
+    return list(zip(named, server.generate_all(named, concurrency), strict=True))
 
 
 def ids(answers: Iterable[dict[str, Any]]) -> list[list[int]]:
@@ -32,3 +52,14 @@ def differing(
             )
             different.append((i, place))
     return different
+
+
+def flush_series(server: Server) -> Series:
+    """The series after everything counted so far is written, with one more round of one request."""
+    time.sleep(0.6)
+    server.generate(greedy(chat_ids(texts(1)[0]), 2, ignore_eos=True))
+    return server.metrics()
+
+
+def delta(before: Series, after: Series, name: str, **labels: str) -> float:
+    return total(after, name, **labels) - total(before, name, **labels)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cases import greedy
+from tests.integration.cases import delta, flush_series, greedy
 from tests.support.prompts import chat_ids, texts
 from tests.support.server import Server, total
 
@@ -19,17 +19,6 @@ SetBudget = Callable[[int], None]
 
 def requests(count: int, tokens: int) -> list[dict[str, Any]]:
     return [greedy(chat_ids(text), tokens, ignore_eos=True) for text in texts(count)]
-
-
-def flush_series(server: Server) -> dict[Any, float]:
-    """The series after everything counted so far is written."""
-    time.sleep(0.6)
-    server.generate(requests(1, 2)[0])
-    return server.metrics()
-
-
-def delta(before: dict[Any, float], after: dict[Any, float], name: str, **labels: str) -> float:
-    return total(after, name, **labels) - total(before, name, **labels)
 
 
 def test_read_back(jetspec: Server, budget: SetBudget) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jetspec_sglang import embedded
-from tests.integration.cases import greedy
+from tests.integration.cases import Named, greedy, send
 from tests.integration.conftest import StartServer, jetspec_flags, running
 from tests.support.contract import Comparison, Contract, read_trace
 from tests.support.prompts import SYSTEM, chat_ids, raw_ids, texts
@@ -21,17 +19,8 @@ LARGEST_GAP = 2e-3
 
 
 @pytest.fixture(scope="module")
-def contract() -> Contract:
-    return Contract(embedded.target_path())
-
-
-Named = tuple[dict[str, Any], dict[str, Any]]
-"""A request with its id, and its answer."""
-
-
-def send(server: Server, requests: list[dict[str, Any]], concurrency: int) -> list[Named]:
-    named = [{**request, "rid": uuid.uuid4().hex} for request in requests]
-    return list(zip(named, server.generate_all(named, concurrency), strict=True))
+def contract(target: Any) -> Contract:
+    return Contract(target)
 
 
 def sum_up(contract: Contract, head: Any, trace: Path, sent: list[Named]) -> Comparison:
@@ -81,18 +70,10 @@ def test_fresh_cached_chunked(
 
 
 def test_retracted(
-    contract: Contract,
-    jetspec: Server,
-    budget: Callable[[int], None],
-    heads: dict[str, Path],
-    trace: Path,
+    contract: Contract, crowd: list[Named], heads: dict[str, Path], trace: Path
 ) -> None:
     """Retracted requests are prefilled again, in part from the cache."""
-    requests = [greedy(chat_ids(text, SYSTEM), 40, ignore_eos=True) for text in texts(16)]
-    jetspec.flush()
-    budget(64)
-    sent = send(jetspec, requests, 16)
-    retracted = [pair for pair in sent if pair[1]["meta_info"]["num_retractions"]]
+    retracted = [pair for pair in crowd if pair[1]["meta_info"]["num_retractions"]]
     assert retracted
     check(contract, heads["causal"], True, trace, retracted[:3])
 

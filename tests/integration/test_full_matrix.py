@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cases import differing, greedy, ids
+from tests.integration.cases import delta, differing, flush_series, greedy, ids
 from tests.integration.conftest import StartServer, jetspec_flags, running
-from tests.integration.test_budget import delta, flush_series
 from tests.integration.test_lossless import changing_budget
 from tests.support.prompts import SYSTEM, chat_ids, many
 from tests.support.reference import Reference

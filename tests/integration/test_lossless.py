@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cases import differing, greedy, ids
-from tests.integration.conftest import CONTEXT
+from tests.integration.cases import Named, delta, differing, flush_series, greedy, ids
+from tests.integration.conftest import CHUNK, CONTEXT
 from tests.support.prompts import SYSTEM, chat_ids, texts
 from tests.support.reference import Reference
-from tests.support.server import Server, total
+from tests.support.server import Server
 
 pytestmark = pytest.mark.integration
 SetBudget = Callable[[int], None]
@@ -52,10 +52,13 @@ def changing_budget(server: Server, budgets: tuple[int, ...]) -> Iterator[list[b
         thread.join()
 
 
-@pytest.mark.parametrize(("tree", "batch"), [(1, 4), (2, 4), (16, 1), (16, 8), (64, 4)])
+@pytest.mark.parametrize(
+    ("tree", "batch", "count"), [(1, 4, 4), (2, 4, 4), (16, 1, 2), (16, 8, 8), (64, 4, 4)]
+)
 def test_tokens_equal_plain_decoding(
     tree: int,
     batch: int,
+    count: int,
     jetspec: Server,
     budget: SetBudget,
     requests: list[dict[str, Any]],
@@ -63,12 +66,11 @@ def test_tokens_equal_plain_decoding(
 ) -> None:
     jetspec.flush()
     budget(tree)
-    subset = requests[:3] if batch == 1 else requests
-    found = ids(jetspec.generate_all(subset, batch))
-    assert differing(expected[: len(subset)], found) == []
+    found = ids(jetspec.generate_all(requests[:count], batch))
+    assert differing(expected[:count], found) == []
 
 
-@pytest.mark.parametrize(("tree", "batch"), [(1, 1), (16, 1), (64, 4)])
+@pytest.mark.parametrize(("tree", "batch"), [(1, 1), (16, 2), (64, 4)])
 def test_logprobs_equal_plain_decoding_bit_for_bit(
     tree: int,
     batch: int,
@@ -78,11 +80,13 @@ def test_logprobs_equal_plain_decoding_bit_for_bit(
     requests: list[dict[str, Any]],
 ) -> None:
     """Every kernel of the host gives a row the same bits in any company; so tokens must be equal."""
-    asked = [r | {"return_logprob": True, "top_logprobs_num": 4} for r in requests[:4]]
+    logprobs = {"return_logprob": True, "top_logprobs_num": 4}
+    asked = [greedy(request["input_ids"], 24) | logprobs for request in requests[: max(2, batch)]]
+    plain_answers = reference.answers(asked)
     jetspec.flush()
     budget(tree)
     found = jetspec.generate_all(asked, batch)
-    for plain, own in zip(reference.answers(asked), found, strict=True):
+    for plain, own in zip(plain_answers, found, strict=True):
         for name in ("output_token_logprobs", "output_top_logprobs"):
             assert own["meta_info"][name] == plain["meta_info"][name]
 
@@ -95,18 +99,17 @@ def test_long_and_scattered_accepts_happen(
 ) -> None:
     """Without them the equality above would prove little."""
     budget(16)
+    before = flush_series(jetspec)
     answers = jetspec.generate_all(requests, 4)
+    after = flush_series(jetspec)
     assert differing(expected, ids(answers)) == []
-    jetspec.generate(greedy(requests[0]["input_ids"], 4))  # makes the metrics flush
-    series = jetspec.metrics()
-    rounds = total(series, "jetspec_request_rounds_total", budget="16")
-    tokens = total(series, "jetspec_tokens_total", budget="16")
+    rounds = delta(before, after, "jetspec_request_rounds_total", budget="16")
+    tokens = delta(before, after, "jetspec_tokens_total", budget="16")
     assert tokens / rounds > 2, "the oracle's tokens are not accepted"
     # Ranks of 4 and above cannot be a chain's first nodes at these scores: siblings and moves.
-    high = total(series, "jetspec_accepted_node_budget_count", budget="16") - total(
-        series, "jetspec_accepted_node_budget_bucket", budget="16", le="8.0"
-    )
-    assert high > 10
+    accepted = delta(before, after, "jetspec_accepted_node_budget_count", budget="16")
+    low = delta(before, after, "jetspec_accepted_node_budget_bucket", budget="16", le="8.0")
+    assert accepted - low > 10
 
 
 def test_budget_changes_under_load(
@@ -143,16 +146,12 @@ def test_prefix_cache_hits(jetspec: Server, budget: SetBudget, reference: Refere
         assert answer["meta_info"]["cached_tokens"] > len(request["input_ids"])
 
 
-def test_retraction_and_chunked_prefill(
-    jetspec: Server, budget: SetBudget, reference: Reference
-) -> None:
-    """Sixteen long prompts at B=64 do not fit the pool: requests are retracted and resumed."""
-    requests = [greedy(chat_ids(text, SYSTEM), 40, ignore_eos=True) for text in texts(16)]
-    plain = reference.answers(requests)
-    jetspec.flush()
-    budget(64)
-    answers = jetspec.generate_all(requests, 16)
-    assert differing(ids(plain), ids(answers)) == []
+def test_retraction_and_chunked_prefill(crowd: list[Named], reference: Reference) -> None:
+    """Requests are retracted and resumed, and their prompts take several chunks."""
+    asked = [{k: v for k, v in request.items() if k != "rid"} for request, _ in crowd]
+    answers = [answer for _, answer in crowd]
+    assert min(len(request["input_ids"]) for request in asked) > CHUNK
+    assert differing(ids(reference.answers(asked)), ids(answers)) == []
     assert sum(answer["meta_info"]["num_retractions"] for answer in answers) > 0
 
 

@@ -1,4 +1,7 @@
-"""`jetspec serve` as an operator starts it: server and controller, used and stopped."""
+"""`jetspec serve` as an operator starts it: server and controller, used and stopped.
+
+One server for all tests; how it ends on SIGTERM is checked when the last of them is done.
+"""
 
 import os
 import re
@@ -12,7 +15,8 @@ import httpx
 import pytest
 
 from tests.support.heads import head_config, write_head
-from tests.support.server import READY_SECONDS, end, free_port, tail
+from tests.support.ports import free_port
+from tests.support.server import READY_SECONDS, end, tail
 
 pytestmark = pytest.mark.integration
 
@@ -47,11 +51,10 @@ def served(tmp_path_factory):
             assert process.poll() is None, tail(log)
             assert time.monotonic() < deadline, tail(log)
             time.sleep(1)
-        yield process, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{controller_port}", log
+        addresses = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{controller_port}"
+        yield process, *addresses, log
+        assert_sigterm_ends_all_of_it(process, *addresses, log)
     finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait(120)
         end(process)
 
 
@@ -107,9 +110,7 @@ def test_second_server_on_the_port_is_refused(served):
     assert len(again.stderr.splitlines()) == 1
 
 
-def test_sigterm_ends_all_of_it(served):
-    """Last: it stops the server."""
-    process, url, page, log = served
+def assert_sigterm_ends_all_of_it(process, url, page, log):
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0, tail(log)
     for address in (f"{url}/ready", f"{page}/livez"):

@@ -13,7 +13,7 @@ import torch
 
 from jetspec_sglang.draft.config import HeadConfig
 from jetspec_sglang.draft.reference import ReferenceHead
-from jetspec_sglang.training.target import Recorder, load_target, matrices
+from jetspec_sglang.training.target import Recorder, matrices
 
 Record = dict[str, Any]
 TIE = 1e-3
@@ -35,10 +35,10 @@ class Comparison:
 
 
 def read_trace(path: Path) -> dict[str, list[Record]]:
-    """The trace's records by request id."""
+    """The trace's records by request id; a line that the server still writes is left out."""
     records: dict[str, list[Record]] = defaultdict(list)
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n"):
             record = json.loads(line)
             records[record["rid"]].append(record)
     return records
@@ -47,8 +47,9 @@ def read_trace(path: Path) -> dict[str, list[Record]]:
 class Contract:
     """The target in transformers, and heads on top of it."""
 
-    def __init__(self, target: Path) -> None:
-        self.model = load_target(target)
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._features: dict[tuple[int, ...], torch.Tensor] = {}
 
     def head(self, folder: Path, causal: bool | None = None) -> ReferenceHead:
         """The reference of a head folder; `causal` overrides its flag."""
@@ -62,8 +63,7 @@ class Contract:
         self, head: ReferenceHead, sequence: Sequence[int], records: Sequence[Record]
     ) -> Comparison:
         """Served candidates of one request, whose tokens are `sequence`, against `head`'s."""
-        recorder = Recorder(self.model, head.config.target_layer_ids)
-        features = recorder(torch.tensor([list(sequence)])).taps
+        features = self._taps(tuple(sequence), head.config.target_layer_ids)
         result = Comparison()
         by_depths: dict[int, list[Record]] = defaultdict(list)
         for record in records:
@@ -77,6 +77,14 @@ class Contract:
             logprobs = torch.tensor([record["logprobs"] for record in group])
             _compare(result, head, expected, served, logprobs)
         return result
+
+    def _taps(self, sequence: tuple[int, ...], layers: Sequence[int]) -> torch.Tensor:
+        """Of a request's tokens; kept, as several heads are compared on the same requests."""
+        key = (*layers, -1, *sequence)
+        if key not in self._features:
+            recorder = Recorder(self.model, layers)
+            self._features[key] = recorder(torch.tensor([list(sequence)])).taps
+        return self._features[key]
 
 
 def _compare(

@@ -80,6 +80,8 @@ class FakeEngine:
     running: int = 1
     waiting: int = 0
     tokens_per_request: float = 200.0
+    kv_tokens: int = 65536
+    kv_per_request: int = 512
     ttft_seconds: float = 0.15
     cost: Callable[[float], float] = linear_cost
     tau: Callable[[float], float] = log_tau
@@ -188,10 +190,10 @@ class FakeEngine:
             "dp_rank": rank,
             "num_running_reqs": self.running,
             "num_waiting_reqs": self.waiting,
-            "num_used_tokens": self.running * 512,
-            "max_total_num_tokens": 65536,
+            "num_used_tokens": self.running * self.kv_per_request,
+            "max_total_num_tokens": self.kv_tokens,
             "max_running_requests": 256,
-            "token_usage": min(1.0, self.running * 512 / 65536),
+            "token_usage": min(1.0, self.running * self.kv_per_request / self.kv_tokens),
             "gen_throughput": 0.0,
         }
 
@@ -244,7 +246,9 @@ class FakeEngine:
         counters = self.counters
         yield _gauge("sglang:num_running_reqs", labels, running)
         yield _gauge("sglang:num_queue_reqs", labels, waiting)
-        yield _gauge("sglang:token_usage", labels, running * 512 / 65536)
+        usage = min(1.0, running * self.kv_per_request / self.kv_tokens)
+        yield _gauge("sglang:token_usage", labels, usage)
+        yield _gauge("sglang:max_total_num_tokens", labels, self.kv_tokens)
         yield _gauge("sglang:spec_num_draft_tokens", labels, self.budget_at(running))
         front = {k: labels[k] for k in ("model_name", "engine_type")}
         yield _counter(

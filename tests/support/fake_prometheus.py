@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.fake_sglang import FakeSGLang
 
 SELECTOR = re.compile(
-    r'\{__name__=~"(?P<names>[^"]+)",\w+=~"(?P<instances>[^"]+)"[^}]*\}\[(?P<span>\d+)s\]'
+    r'(?P<name>[\w:]*)\{(__name__=~"(?P<names>[^"]+)",)?\w+=~"(?P<instances>[^"]+)"[^}]*\}'
+    r"\[(?P<span>\d+)s\]"
 )
 
 
@@ -36,6 +37,9 @@ class FakePrometheus:
         self.body: str | None = None
         self.result_type = "matrix"
         self.bearer: str | None = None
+        self.refuse_names: int | None = None  # status of a matcher on __name__
+        self.replicas: list[dict[str, str]] = [{}]  # labels of each that stores every sample
+        self.blind: list[dict[str, str]] = []  # replicas that find every server down
         self.queries: list[str] = []
         self.port = 0
         self._series: dict[tuple[tuple[str, str], ...], list[tuple[float, str]]] = defaultdict(list)
@@ -64,15 +68,19 @@ class FakePrometheus:
         now = self.clock()
         for instance, server in self.servers.items():
             up = instance not in self.down
-            self.keep("up", {"instance": instance}, now, "1" if up else "0")
+            for replica in self.replicas:
+                self.keep("up", {"instance": instance, **replica}, now, "1" if up else "0")
+            for replica in self.blind:
+                self.keep("up", {"instance": instance, **replica}, now, "0")
             if not up:
                 continue
             server.catch_up()
             for line in self._lines(server):
                 for family in text_string_to_metric_families(line + "\n"):
                     for sample in family.samples:
-                        labels = {**sample.labels, "instance": instance}
-                        self.keep(sample.name, labels, now, str(sample.value))
+                        for replica in self.replicas:
+                            labels = {**sample.labels, "instance": instance, **replica}
+                            self.keep(sample.name, labels, now, str(sample.value))
 
     def _lines(self, server: FakeSGLang) -> list[str]:
         if server.faults.no_jetspec:
@@ -95,13 +103,16 @@ class FakePrometheus:
             return web.Response(status=self.status, text=self.body or "fault")
         match = SELECTOR.fullmatch(str(form["query"]))
         assert match, form["query"]
-        names = re.compile(match["names"])
+        if match["names"] and self.refuse_names:
+            return web.Response(status=self.refuse_names, text="a regex on __name__")
+        names = re.compile(match["names"] or re.escape(match["name"]))
         instances = re.compile(match["instances"].replace("\\\\", "\\"))
-        start = self.clock() - float(match["span"])
+        end = float(form.get("time", self.clock()))
+        start = end - float(match["span"])
         result = []
         for key, samples in self._series.items():
             labels = dict(key)
-            values = [list(sample) for sample in samples if sample[0] > start]
+            values = [list(sample) for sample in samples if start < sample[0] <= end]
             if (
                 values
                 and names.fullmatch(labels["__name__"])

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +92,24 @@ def _successors(tokens: list[int], width: int) -> list[int]:
     return list(found)[:width]
 
 
-@cache
 def _bigrams() -> dict[str, list[int]]:
-    path = Path(os.environ[VARIABLE]) / "bigrams.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return _recorded("bigrams") or {}
 
 
-@cache
 def _continuation(name: str) -> list[int]:
+    return _recorded(name) or []
+
+
+def _recorded(name: str) -> Any:
+    """What the folder holds now, None where nothing is recorded yet: tests may record later."""
     path = Path(os.environ[VARIABLE]) / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else []
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return _parsed(path, status.st_ino, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _parsed(path: Path, _inode: int, _changed_at: int) -> Any:
+    return json.loads(path.read_text())

@@ -1,8 +1,9 @@
-"""`Reference`: what plain decoding answers, recorded once per machine.
+"""`Reference`: what plain decoding answers, recorded once per folder of recordings.
 
 An answer is kept by the content of its request, under a folder named by everything that could
 change it: target, SGLang, torch, this project's host platform, CPU. The plain server starts only
-when an answer is missing. Every greedy answer also becomes the oracle's continuation.
+when an answer is missing. Every greedy answer also becomes the oracle's continuation, and `teach`
+makes the oracle's table of likely successors: it is the same whatever else was recorded.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import itertools
 import json
 import platform
-import threading
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,6 @@ from typing import Any
 
 import jetspec_sglang
 from jetspec_sglang import embedded
-from jetspec_sglang.cache import cache_dir
 from tests.support.oracle import digest
 from tests.support.server import Server
 
@@ -32,10 +32,10 @@ CONCURRENCY = 16
 class Reference:
     """Recorded answers; `start` makes the plain server when one is missing."""
 
-    def __init__(self, start: Callable[[], Server], variant: str = "plain") -> None:
+    def __init__(self, start: Callable[[], Server], recordings: Path) -> None:
         self._start = start
         self._server: Server | None = None
-        self.folder = cache_dir() / "tests" / f"{variant}-{fingerprint()}"
+        self.folder = recordings / f"plain-{fingerprint()}"
         self.oracle = self.folder / "oracle"
         self.oracle.mkdir(parents=True, exist_ok=True)
 
@@ -53,8 +53,16 @@ class Reference:
 
             with ThreadPoolExecutor(concurrency) as pool:
                 list(pool.map(record, missing))
-            self._learn_bigrams()
         return [json.loads(self._path(request).read_text()) for request in requests]
+
+    def teach(self, requests: Iterable[Mapping[str, Any]]) -> None:
+        """Record greedy requests; their answers' pairs of tokens are the oracle's bigrams."""
+        counts: dict[int, Counter[int]] = defaultdict(Counter)
+        for answer in self.answers(requests):
+            for token, follower in itertools.pairwise(answer["output_ids"]):
+                counts[token][follower] += 1
+        table = {t: [f for f, _ in c.most_common(FOLLOWERS)] for t, c in counts.items()}
+        _write(self.oracle / "bigrams.json", table)
 
     def server(self) -> Server:
         """The plain server, started at first use."""
@@ -81,17 +89,6 @@ class Reference:
                 _write(path, answer["output_ids"])
         _write(self._path(request), answer)
 
-    def _learn_bigrams(self) -> None:
-        counts: dict[int, Counter[int]] = defaultdict(Counter)
-        for path in self.oracle.glob("*.json"):
-            if path.name == "bigrams.json":
-                continue
-            ids = json.loads(path.read_text())
-            for token, follower in itertools.pairwise(ids):
-                counts[token][follower] += 1
-        table = {t: [f for f, _ in c.most_common(FOLLOWERS)] for t, c in counts.items()}
-        _write(self.oracle / "bigrams.json", table)
-
 
 def fingerprint() -> str:
     """Names everything that plain decoding's bits depend on."""
@@ -116,6 +113,7 @@ def _cpu_model() -> str:
 
 
 def _write(path: Path, value: Any) -> None:
-    scratch = path.with_suffix(f".{threading.get_ident()}.part")
-    scratch.write_text(json.dumps(value))
-    scratch.replace(path)
+    """Whole or not at all, also when two runs share the folder."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as scratch:
+        json.dump(value, scratch)
+    Path(scratch.name).replace(path)

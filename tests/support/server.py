@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests.support.ports import free_port
 
 READY_SECONDS = 900.0
 REQUEST_SECONDS = 1500.0
@@ -192,12 +193,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
     if guard is not None:
         guard.kill()
         guard.communicate()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def tail(log: Path, lines: int = LOG_TAIL) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dashboards import preview
+from deploy.stack import __main__ as stack
 from jetspec_sglang import cli
 from jetspec_sglang.cli.commands import COMMANDS
 
@@ -79,11 +81,18 @@ def test_jetspec_commands_parse(words):
         assert rest == []
 
 
+def assert_flags_of_target(target, words):
+    if target == "preview":
+        preview.parse(words)
+    else:
+        assert_sglang_flags(stack.parse(words).rest if target == "stack" else words)
+
+
 def test_flags_handed_to_sglang_exist():
     for words in commands("make"):
         for word in words:
             if word.startswith("ARGS="):
-                assert_sglang_flags(shlex.split(word.removeprefix("ARGS=")))
+                assert_flags_of_target(words[0], shlex.split(word.removeprefix("ARGS=")))
     for words in commands("python"):
         if words[:2] == ["-m", "sglang.launch_server"]:
             assert_sglang_flags(words[2:])

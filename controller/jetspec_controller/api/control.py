@@ -18,25 +18,25 @@ class PauseState(BaseModel):
 class Reloaded(BaseModel):
     config: str
     restart_needed: tuple[str, ...] = Field(
-        description="sections that changed and wait for a restart"
+        description="keys that changed since the start and wait for a restart"
     )
 
 
-@router.post("/pause", responses=answers(PauseState(paused=True), 401, 403, 409, 503))
+@router.post("/pause", responses=answers(PauseState(paused=True), 401, 403, 503))
 async def pause(service: ServiceDep, actor: ActorDep) -> PauseState:
     """Go on observing and deciding, apply nothing. Survives a restart."""
     service.set_paused(True, actor)
     return PauseState(paused=True)
 
 
-@router.post("/resume", responses=answers(PauseState(paused=False), 401, 403, 409, 503))
+@router.post("/resume", responses=answers(PauseState(paused=False), 401, 403, 503))
 async def resume(service: ServiceDep, actor: ActorDep) -> PauseState:
     """Apply decisions again."""
     service.set_paused(False, actor)
     return PauseState(paused=False)
 
 
-RELOADED = Reloaded(config="9e0e1fa15e9c", restart_needed=("api",))
+RELOADED = Reloaded(config="9e0e1fa15e9c", restart_needed=("api.port",))
 
 
 @router.post("/config/reload", responses=answers(RELOADED, 401, 403, 422))

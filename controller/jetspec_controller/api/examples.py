@@ -138,8 +138,6 @@ TARGET_SUMMARY = TargetSummary(
 
 TARGET_LIST = TargetList(
     targets=(TARGET_SUMMARY,),
-    leader=True,
-    holder="controller-0",
     paused=False,
     interval_s=2.0,
     discovery_problems={Origin.FILE: "down: targets.json: No such file or directory"},

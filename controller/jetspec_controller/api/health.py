@@ -24,6 +24,7 @@ class Version(BaseModel):
     version: str
     python: str
     config: str
+    restart_needed: tuple[str, ...] = ()
 
 
 @router.get("/livez", responses=answers(Health(), 503))
@@ -68,5 +69,8 @@ RUNNING = Version(version=__version__, python="3.11.2", config="9e0e1fa15e9c")
 async def version(service: ServiceDep) -> Version:
     """What is running, and under which configuration."""
     return Version(
-        version=__version__, python=platform.python_version(), config=service.settings.digest
+        version=__version__,
+        python=platform.python_version(),
+        config=service.settings.digest,
+        restart_needed=service.restart_needed,
     )

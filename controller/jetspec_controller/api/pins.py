@@ -13,7 +13,7 @@ from .views import PinRequest
 router = APIRouter(prefix="/v1/targets/{target_id}/pin", tags=["pins"])
 
 
-@router.put("", responses=answers(PIN, 401, 403, 404, 409, 422, 503))
+@router.put("", responses=answers(PIN, 401, 403, 404, 422, 503))
 async def set_pin(
     service: ServiceDep, actor: ActorDep, tracked: TrackedDep, wanted: PinRequest
 ) -> Pin:
@@ -21,7 +21,7 @@ async def set_pin(
     return service.pin(tracked, wanted.budget, wanted.ttl_s, wanted.reason, actor)
 
 
-@router.delete("", status_code=204, responses=responses(401, 403, 404, 409, 503))
+@router.delete("", status_code=204, responses=responses(401, 403, 404, 503))
 async def remove_pin(service: ServiceDep, actor: ActorDep, tracked: TrackedDep) -> None:
     """End the pin now."""
     if not service.unpin(tracked.target.id, actor):

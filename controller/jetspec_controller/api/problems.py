@@ -6,13 +6,12 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from starlette.exceptions import HTTPException
 
-from ..service import BudgetNotAllowedError, NotLeadingError
+from ..service import BudgetNotAllowedError
 from ..settings import SettingsError
 from ..state_file import StateUnavailableError
 
@@ -74,7 +73,10 @@ def install(app: FastAPI) -> None:
     async def own(request: Request, error: ProblemError) -> JSONResponse:
         return problem(request, error.status, error.kind, error.detail, error.headers)
 
+    # The router's own errors are not FastAPI's HTTPException.
     @app.exception_handler(HTTPException)
+    @app.exception_handler(404)
+    @app.exception_handler(405)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         return problem(request, error.status_code, None, str(error.detail), error.headers)
 
@@ -82,11 +84,6 @@ def install(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         parts = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         return problem(request, 422, "invalid-request", "; ".join(parts))
-
-    @app.exception_handler(NotLeadingError)
-    async def follower(request: Request, error: NotLeadingError) -> JSONResponse:
-        detail = f"this replica follows; the leader is {error}"
-        return problem(request, 409, "not-leading", detail)
 
     @app.exception_handler(BudgetNotAllowedError)
     async def budget(request: Request, error: BudgetNotAllowedError) -> JSONResponse:

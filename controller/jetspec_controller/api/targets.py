@@ -16,8 +16,6 @@ async def list_targets(service: ServiceDep) -> TargetList:
     """Every server, its budget and the reason for it."""
     return TargetList(
         targets=tuple(summarise(service, tracked) for tracked in service.loop.fleet.values()),
-        leader=service.leader.leads,
-        holder=service.leader.holder,
         paused=service.state.paused,
         interval_s=service.settings.policy.interval_s,
         discovery_problems=service.loop.discovery.problems,

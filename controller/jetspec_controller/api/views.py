@@ -66,13 +66,11 @@ class TargetDetail:
 
 @dataclass(frozen=True, slots=True)
 class TargetList:
-    """Servers by id, whether this replica controls them, and which lists of servers could not be
-    read at the last tick (their last content is used).
+    """Servers by id, and which lists of servers could not be read at the last tick (their last
+    content is used).
     """
 
     targets: tuple[TargetSummary, ...]
-    leader: bool
-    holder: str | None
     paused: bool
     interval_s: float
     discovery_problems: Mapping[Origin, str]

@@ -1,7 +1,7 @@
 """The pure core of the controller: observations in, decisions out, no I/O and no clock."""
 
 from .config import PolicyConfig
-from .decision import decide
+from .decision import SECOND_WRITER_AFTER, decide
 from .enums import Action, Clamp, CostSource, Fault, Governor, Reason, Signal
 from .state import AcceptMemory, CostMemory, TargetState
 from .types import (
@@ -24,6 +24,7 @@ from .types import (
 
 __all__ = [
     "RANK_EDGES",
+    "SECOND_WRITER_AFTER",
     "AcceptCurve",
     "AcceptMemory",
     "AcceptPoint",

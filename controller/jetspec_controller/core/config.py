@@ -47,7 +47,16 @@ class PolicyConfig(BaseModel):
         default=None, gt=0, description="bound on the TTFT percentile"
     )
     kv_high_water: float = Field(
-        default=0.95, gt=0, le=1, description="token usage that forbids a rise"
+        default=0.95,
+        gt=0,
+        le=1,
+        description="share of the KV cache that requests and their trees may fill",
+    )
+    look_ahead_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="how far ahead the batch is expected: KV cache, latency bounds",
     )
 
     max_age_s: float = Field(default=10.0, gt=0, description="older samples are stale")
@@ -62,11 +71,11 @@ class PolicyConfig(BaseModel):
         default=0.02, ge=0, lt=1, description="predicted gain a cut must exceed"
     )
     rise_after_ticks: int = Field(
-        default=2, ge=1, le=1000, description="ticks a rise must be wanted"
+        default=2, ge=1, le=1000, description="ticks a rise must be wanted; one number only"
     )
     dwell_s: float = Field(default=3.0, ge=0, description="no rise sooner after the last change")
     max_dwell_s: float = Field(
-        default=12.0, ge=0, description="bound of the dwell grown by reversals"
+        default=12.0, ge=0, description="bound of the dwell grown by reversals; one number only"
     )
     step_up: int = Field(default=2, ge=1, le=64, description="tiers a rise may climb in a tick")
     step_down: int = Field(default=64, ge=1, le=64, description="tiers a cut may fall in a tick")

@@ -24,6 +24,9 @@ PROBES = (Reason.PROBE, Reason.PROBE_BACK)
 RESEND_GROWTH = 2.0
 """How much longer each wait is before a decision is sent again."""
 
+SECOND_WRITER_AFTER = 2
+"""Overwrites of late that make drift the work of a second writer."""
+
 GIVE_UP_AFTER = 3
 """Times a decision is sent again before the read-back is taken as what is in force."""
 
@@ -74,18 +77,20 @@ def _reconcile(
         return (Action.HOLD if first else send), wish.reason, _paced(config, wish, fresh, now)
     if observation.budget is None:
         return Action.HOLD, wish.reason, decided
+    contested = observation.overwrites >= SECOND_WRITER_AFTER
+    waits = Reason.SECOND_WRITER if contested else Reason.NOT_APPLIED
     if state.resends >= GIVE_UP_AFTER:
         forgotten = replace(state, budget=None, table=(), resends=0, resend_at=None)
-        return Action.HOLD, Reason.NOT_APPLIED, forgotten
+        return Action.HOLD, waits, forgotten
     if state.resend_at is not None and now < state.resend_at:
-        return Action.HOLD, Reason.NOT_APPLIED, decided
+        return Action.HOLD, waits, decided
     again = replace(
         decided,
         resends=state.resends + 1,
         resend_at=now + config.interval_s * RESEND_GROWTH ** (state.resends + 1),
     )
-    reason = Reason.RESTART_REAPPLY if state.restarted else Reason.DRIFT_REAPPLY
-    return send, reason, again
+    differs = Reason.SECOND_WRITER if contested else Reason.DRIFT_REAPPLY
+    return send, Reason.RESTART_REAPPLY if state.restarted else differs, again
 
 
 def _runs(read: BudgetState, wish: Wish) -> bool:

@@ -66,6 +66,7 @@ class Reason(StrEnum):
     # the server does not run what was decided
     RESTART_REAPPLY = "restart_reapply"
     DRIFT_REAPPLY = "drift_reapply"  # read-back differs from the last decision
+    SECOND_WRITER = "second_writer"  # somebody else changes the budget again and again
     FALLBACK = "fallback"  # inputs unusable for longer than `hold_s`
     # an input is unusable: the budget in force is held, up to `hold_s`
     LOAD_MISSING = "load_missing"

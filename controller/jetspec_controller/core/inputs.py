@@ -90,10 +90,10 @@ def check(
             fresh = difference
     if restarted:
         faults.append(SourceError(Signal.BUDGET, Fault.RESTARTED))
-    for name in ("arrival_rate", "mean_output_tokens", "token_usage"):
+    for name in ("arrival_rate", "mean_output_tokens", "token_usage", "kv_tokens"):
         value = getattr(observation, name)
         if value is not None and not _count(value):
-            signal = Signal.LOAD if name == "token_usage" else Signal.ARRIVALS
+            signal = Signal.LOAD if name in ("token_usage", "kv_tokens") else Signal.ARRIVALS
             faults.append(SourceError(signal, Fault.NAN, name))
     return Inputs(
         None if load_fault is None else LOAD_REASONS[load_fault],

@@ -55,6 +55,9 @@ def learn(
         output_tokens=_smoothed(
             config, number(observation.mean_output_tokens), state.output_tokens, state.last_at, now
         ),
+        request_tokens=_smoothed(
+            config, _request_tokens(observation), state.request_tokens, state.last_at, now
+        ),
         base=inputs.cost if inputs.restarted or state.base is None else state.base,
         accept=accept.remember(config, state.accept, inputs.fresh, now, limit),
         cost=cost.remember(config, state.cost, inputs.fresh, now, limit),
@@ -75,20 +78,28 @@ def load_now(
     if rounds > 0 and not inputs.first:
         batch = max(batch, sum(c.request_rounds for c in inputs.fresh) / rounds)
     limit = number(observation.max_running_requests) or math.inf
-    trend = 0.0
-    if before.batch is not None and before.last_at is not None and after.last_at is not None:
-        if waiting > 0 and before.waiting > 0 and running <= before.batch:
-            limit = min(limit, max(batch, 1.0))
-        elapsed = after.last_at - before.last_at
-        trend = (running - before.batch) / elapsed if elapsed > 0 else 0.0
+    grew = before.batch is None or running > before.batch
+    if waiting > 0 and before.waiting > 0 and not grew:
+        limit = min(limit, max(batch, 1.0))
     return Load(
         batch,
         waiting,
         limit,
         after.arrival_rate if observation.arrival_rate is not None else None,
         after.output_tokens,
-        trend,
+        slots=number(observation.max_running_requests) or math.inf,
+        kv_tokens=number(observation.kv_tokens),
+        request_tokens=after.request_tokens,
     )
+
+
+def _request_tokens(observation: TargetObservation) -> float | None:
+    """Tokens of the KV cache that one running request holds."""
+    usage, size = number(observation.token_usage), number(observation.kv_tokens)
+    running = number(observation.running_requests)
+    if usage is None or not size or running is None or running < 1:
+        return None
+    return usage * size / running
 
 
 def _smoothed(

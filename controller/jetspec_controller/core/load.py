@@ -1,14 +1,16 @@
-"""The batch to expect over the next interval, for each budget that could be chosen. No I/O.
+"""The batch to expect over the next seconds, for each budget that could be chosen. No I/O.
 
 Running requests follow dn/dt = λ − n / R(n, B): λ requests arrive a second and each stays
 R = output tokens × seconds per token. Its rest point is Little's law n = λ·R(n, B), a fixed point
 because a larger batch (and a smaller budget) lengthens R. The batch is followed from where it is
-now over the interval, by exponential steps that each hold R still. Prefills, and lengths that are
-not what they were, make λ·R miss the batch that is seen; its mean miss scales λ.
+now over the horizon, by exponential steps that each hold R still. Prefills, and lengths that are
+not what they were, make λ·R miss the batch that is seen; its mean miss scales λ. A server that has
+finished nothing yet has no mean length: then requests arrive and none leaves.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +20,8 @@ from .smoothing import Array
 
 STEPS = 6
 
+TokenSeconds = Callable[[Array], Array]
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -25,33 +29,47 @@ class Load:
 
     batch: float  # running now
     waiting: float
-    limit: float  # most requests that can run at once, math.inf if not known
+    limit: float  # most requests that run at once, as seen; math.inf if not known
     arrival_rate: float | None  # requests/s
     output_tokens: float | None  # per request
     scale: float = 1.0  # batch seen / batch by Little's law, a mean of late
-    trend: float = 0.0  # requests/s, used when arrivals or output length are not known
+    slots: float = math.inf  # most requests that the server may run at once
+    kv_tokens: float | None = None  # size of the KV cache
+    request_tokens: float | None = None  # that a running request holds in it
 
 
 def expected_batch(
-    load: Load, horizon_s: float, seconds_per_token: Callable[[Array], Array], candidates: int
+    load: Load, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int
 ) -> Array:
     """Mean batch over ``horizon_s`` for each candidate, at least 1, shape [candidates].
 
     ``seconds_per_token`` maps a batch per candidate to the seconds one request needs per token.
     Waiting requests are taken to be admitted at once up to ``limit``.
     """
-    start = min(load.batch + load.waiting, max(load.limit, 1.0))
-    batch = np.full(candidates, start, dtype=np.float64)
+    path = _path(load, horizon_s, seconds_per_token, candidates)
+    mean: Array = 0.5 * (path[1:] + path[:-1]).mean(0)
+    return np.maximum(mean, 1.0)
+
+
+def peak_batch(
+    load: Load, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int
+) -> Array:
+    """The largest batch within ``horizon_s`` for each candidate, at least 1, as above."""
+    peak: Array = _path(load, horizon_s, seconds_per_token, candidates).max(0)
+    return np.maximum(peak, 1.0)
+
+
+def _path(load: Load, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int) -> Array:
+    """The batch at ``STEPS`` + 1 equidistant times, shape [STEPS + 1, candidates]."""
+    limit = max(load.limit, 1.0)
+    start = min(load.batch + load.waiting, limit)
+    path = np.full((STEPS + 1, candidates), start, dtype=np.float64)
     if load.arrival_rate is None or not load.output_tokens:
-        mean = start + 0.5 * load.trend * horizon_s
-        return np.full(candidates, min(max(mean, 1.0), max(load.limit, 1.0)))
-    total = np.zeros(candidates)
+        times = np.linspace(0.0, horizon_s, STEPS + 1)
+        return np.minimum(path + (load.arrival_rate or 0.0) * times[:, None], limit)
     step = horizon_s / STEPS
-    for _ in range(STEPS):
-        stay = load.output_tokens * seconds_per_token(np.maximum(batch, 1.0))
+    for k in range(STEPS):
+        stay = load.output_tokens * seconds_per_token(np.maximum(path[k], 1.0))
         rest = load.scale * load.arrival_rate * stay
-        after = rest + (batch - rest) * np.exp(-step / stay)
-        after = np.minimum(after, max(load.limit, 1.0))
-        total += 0.5 * (batch + after)
-        batch = after
-    return np.maximum(total / STEPS, 1.0)
+        path[k + 1] = np.minimum(rest + (path[k] - rest) * np.exp(-step / stay), limit)
+    return path

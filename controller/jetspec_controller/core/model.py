@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .accept import AcceptModel
 from .config import PolicyConfig
 from .cost import CostModel
-from .load import Load, expected_batch
+from .load import Load, expected_batch, peak_batch
 from .smoothing import Array
 from .types import Candidate, LatencyPercentiles
 
@@ -51,15 +51,20 @@ def candidates(
     current: int,
 ) -> tuple[Candidate, ...]:
     """Every allowed budget at the batch expected if it were used. An entry of a table is for the
-    batch that runs, so with a table every budget is seen at that.
+    batch that runs, so with a table every budget is seen at that. One number must also keep the
+    objectives at the largest batch within ``look_ahead_s``.
     """
+    count = len(speed.budgets)
     if config.publish_table:
-        batch = np.full(len(speed.budgets), max(load.batch, 1.0))
+        batch = largest = np.full(count, max(load.batch, 1.0))
     else:
-        batch = expected_batch(load, config.interval_s, speed.token_s, len(speed.budgets))
+        batch = expected_batch(load, config.interval_s, speed.token_s, count)
+        ahead = peak_batch(load, config.look_ahead_s, speed.token_s, count)
+        largest = np.maximum(batch, ahead)
     round_s = speed.round_s(batch)
     token_s = round_s / speed.tau
-    feasible = within_objectives(config, speed, round_s, latency, current)
+    slowest = round_s if largest is batch else speed.round_s(largest)
+    feasible = within_objectives(config, speed, slowest, latency, load.batch, current)
     here = int(np.searchsorted(speed.budgets, current))
     doubt = np.hypot(
         speed.cost.doubt(batch, speed.budgets, here),
@@ -82,25 +87,29 @@ def within_objectives(
     speed: SpeedModel,
     round_s: Array,
     latency: LatencyPercentiles | None,
+    batch: float,
     current: int,
 ) -> NDArray[np.bool_]:
     """Which budgets keep the configured percentiles, shape of ``round_s``; if none does, the one
     that comes nearest. True everywhere without an objective or a measurement.
 
-    The slow requests behind a TPOT percentile accept less: their measured TPOT at the current
-    budget gives the share of extra tokens they get, and that share is kept for other budgets. A
-    longer round delays a first token by as much as it is longer.
+    The percentiles were measured at ``batch`` and the ``current`` budget. The slow requests behind
+    a TPOT percentile accept less: their TPOT there gives the share of extra tokens they get, and
+    that share is kept for other batches and budgets. A longer round delays a first token by as much
+    as it is longer.
     """
     excess = np.zeros_like(round_s)
-    if latency is not None:
+    bounds = config.tpot_objective_s, config.ttft_objective_s
+    if latency is not None and bounds != (None, None):
         here = int(np.argmin(np.abs(speed.budgets - current)))
+        measured_s = float(speed.round_s(np.array([max(batch, 1.0)]))[here])
         if config.tpot_objective_s is not None and latency.tpot_s:
-            extra = round_s[..., here : here + 1] / latency.tpot_s - 1.0
+            extra = measured_s / latency.tpot_s - 1.0
             share = np.clip(extra / max(speed.tau[here] - 1.0, 1e-9), 0.0, 1.0)
             tpot = round_s / (1.0 + share * (speed.tau - 1.0))
             excess = np.maximum(excess, tpot / config.tpot_objective_s - 1.0)
         if config.ttft_objective_s is not None and latency.ttft_s:
-            ttft = latency.ttft_s + round_s - round_s[..., here : here + 1]
+            ttft = latency.ttft_s + round_s - measured_s
             excess = np.maximum(excess, ttft / config.ttft_objective_s - 1.0)
     usable: NDArray[np.bool_] = excess <= np.maximum(excess.min(-1, keepdims=True), 0.0)
     return usable

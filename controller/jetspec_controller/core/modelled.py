@@ -11,20 +11,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from . import accept, cost, probe, table
+from . import accept, cost, probe, reserve, table
 from .accept import AcceptModel
 from .budgets import at_most
 from .config import PolicyConfig
 from .cost import CostModel
 from .enums import Clamp, Reason
 from .inputs import Inputs, number
-from .load import Load
+from .load import Load, peak_batch
 from .model import SpeedModel, build, candidates
 from .pace import spread
+from .smoothing import Array
 from .state import TargetState
 from .types import RANK_EDGES, AcceptCurve, Candidate, Table, TargetObservation
-from .uniform import choose, fastest
+from .uniform import Choice, choose, fastest
 from .wish import Wish
+
+CALM = (Reason.OPTIMAL, Reason.WITHIN_TOLERANCE)
+"""Reasons that leave room for a probe."""
 
 LITTLE_RANGE = (0.25, 4.0)
 """How far Little's law may be scaled to the batch seen."""
@@ -48,6 +52,10 @@ def plan(
     curve = state.base if state.cost else inputs.cost or state.base
     costs = cost.model(config, curve, state.cost, now)
     current = at_most(allowed, table.lookup(in_force, load.batch))
+    if taus is None or costs is None:
+        cut = _cold(config, allowed, load, in_force, held)
+        if cut is not None:
+            return cut
     if taus is None or (allowed[0] == current == 1 and taus.measured <= 1 and not held.table):
         up = allowed[1:2] if current == 1 else ()
         return _explore(config, observation.target, up, Reason.NO_ACCEPT_CURVE, held, now)
@@ -59,14 +67,53 @@ def plan(
     speed = build(allowed, taus, costs)
     state = replace(state, little=_little(config, speed, load, current, state))
     load, held = replace(load, scale=state.little), replace(held, state=state)
+    ahead = _ahead(config, load, speed, in_force)
+    bounds = table.Bounds(
+        reserve.ceiling(config, speed, load, ahead, _block(state), max(b for _, b in in_force)),
+        _kv_full(config, observation),
+        _settles(config, state) > now,
+    )
+    explanation = replace(held.explanation, batch_expected=ahead, kv_ceiling=bounds.ceiling)
+    held = replace(held, explanation=explanation)
     options = candidates(config, speed, load, observation.latency, current)
     if config.publish_table:
         wish = _table(
-            config, observation, inputs, speed, in_force, current, options, load, held, now
+            config, observation, inputs, speed, in_force, current, options, load, bounds, held, now
         )
     else:
-        wish = _uniform(config, observation, inputs, speed, current, options, load, held, now)
+        wish = _uniform(config, observation, inputs, speed, current, options, bounds, held, now)
     return _explained(wish, options, current, taus, costs, load)
+
+
+def _ahead(config: PolicyConfig, load: Load, speed: SpeedModel | None, in_force: Table) -> float:
+    """The largest batch within ``look_ahead_s`` that wants to run, under the plan in force. A full
+    KV cache may be why it does not, and a load that rises is below Little's law: neither counts.
+    """
+
+    def token_s(batch: Array) -> Array:
+        assert speed is not None
+        here = table.lookup(in_force, float(batch[0]))
+        column = int(np.searchsorted(speed.budgets, here))
+        return speed.token_s(batch)[column : column + 1]
+
+    load = replace(load, limit=load.slots, scale=max(load.scale, 1.0))
+    if speed is None:
+        load = replace(load, output_tokens=None)
+    return float(peak_batch(load, config.look_ahead_s, token_s, 1)[0])
+
+
+def _kv_full(config: PolicyConfig, observation: TargetObservation) -> bool:
+    return (number(observation.token_usage) or 0.0) >= config.kv_high_water
+
+
+def _block(state: TargetState) -> int:
+    return (state.known.block_size if state.known is not None else None) or 1
+
+
+def _settles(config: PolicyConfig, state: TargetState) -> float:
+    """When a table may rise again."""
+    changed = max(state.rose_at or float("-inf"), state.cut_at or float("-inf"))
+    return changed + config.dwell_s
 
 
 def _little(
@@ -89,12 +136,19 @@ def _uniform(
     speed: SpeedModel,
     current: int,
     options: Sequence[Candidate],
-    load: Load,
+    bounds: table.Bounds,
     held: Wish,
     now: float,
 ) -> Wish:
     name, state = observation.target, held.state
-    kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
+    if bounds.ceiling is not None and bounds.ceiling < current:
+        fitting = [c for c in options if c.budget <= bounds.ceiling]
+        state = replace(state, probe_budget=None, rise_ticks=0, rise_to=None)
+        best = fastest(fitting, current)
+        return held.chosen(Choice(best.budget, Reason.KV_PRESSURE, state, (Clamp.KV_PRESSURE,)))
+    outside = [c for c in options if c.budget > (bounds.ceiling or c.budget)]
+    beyond = bool(outside) and fastest(options, current) in outside
+    options = options[: len(options) - len(outside)]
     origin = current
     if state.probe_budget is not None and state.probe_budget == current:
         won = None
@@ -106,15 +160,19 @@ def _uniform(
             origin = state.probe_from
         state = probe.end(config, name, won, state, now)
     state = replace(state, probe_budget=None)
-    choice = choose(config, name, options, origin, kv_full, state, now)
+    choice = choose(config, name, options, origin, bounds.kv_full, state, now)
     if choice.budget == origin != current:
         choice = replace(choice, reason=Reason.PROBE_BACK)
-    elif choice.reason in (Reason.OPTIMAL, Reason.WITHIN_TOLERANCE) and load.batch > 0:
-        trial = probe.propose(config, options, current, not kv_full, choice.state, now)
+    elif choice.reason in CALM and held.explanation.batch_now:
+        trial = probe.propose(config, options, current, not bounds.kv_full, choice.state, now)
         if trial is not None:
             batch = _at(options, current).batch
             state = probe.begin(config, trial, current, (), batch, choice.state, now)
             choice = replace(choice, budget=trial, reason=Reason.PROBE, state=state)
+    if beyond or bounds.kv_full:
+        clamps = dict.fromkeys((*choice.clamps, Clamp.KV_PRESSURE))
+        reason = Reason.KV_PRESSURE if choice.reason in CALM else choice.reason
+        choice = replace(choice, reason=reason, clamps=tuple(clamps))
     return held.chosen(choice)
 
 
@@ -127,14 +185,14 @@ def _table(
     current: int,
     options: Sequence[Candidate],
     load: Load,
+    bounds: table.Bounds,
     held: Wish,
     now: float,
 ) -> Wish:
     name, state = observation.target, held.state
     batch = max(load.batch, 1.0)
-    kv_full = (number(observation.token_usage) or 0.0) >= config.kv_high_water
     limit = table.largest(number(observation.max_running_requests))
-    reason = Reason.OPTIMAL
+    back = False
     if state.probe_budget is not None:
         won = None
         if probe.measured(state, inputs.fresh, speed.measured):
@@ -143,20 +201,25 @@ def _table(
             return held.tabled(in_force, batch, Reason.PROBING)
         if not won:
             in_force = state.probe_table or in_force
-            reason = Reason.PROBE_BACK
+            back = True
         state = probe.end(config, name, won, state, now)
-    settles = max(state.rose_at or float("-inf"), state.cut_at or float("-inf")) + config.dwell_s
-    rises = not kv_full and settles <= now
-    wish = table.compute(config, speed, batch, limit, in_force, observation.latency, current, rises)
-    if wish != in_force:
-        reason = Reason.TABLE_UPDATE
-    if reason is Reason.OPTIMAL and load.batch > 0:
-        trial = probe.propose(config, options, current, not kv_full, state, now)
-        if trial is not None:
+    next_table = table.compute(
+        config, speed, batch, limit, in_force, observation.latency, current, bounds
+    )
+    wish, reason = next_table.table, next_table.reason
+    if back and wish == in_force:
+        reason = Reason.PROBE_BACK
+    elif reason in CALM and load.batch > 0:
+        trial = probe.propose(config, options, current, not bounds.kv_full, state, now)
+        if trial is not None and trial <= (bounds.ceiling or trial):
             state = probe.begin(config, trial, current, wish, batch, state, now)
             wish = table.with_entry(wish, batch, trial, limit)
             reason = Reason.PROBE
-    explanation = replace(held.explanation, next_change_at=None if rises else settles)
+    explanation = replace(
+        held.explanation,
+        clamps=(*held.explanation.clamps, *next_table.clamps),
+        next_change_at=_settles(config, state) if bounds.settling else None,
+    )
     return replace(held, state=state, explanation=explanation).tabled(wish, batch, reason)
 
 
@@ -169,6 +232,25 @@ def _won(speed: SpeedModel, state: TargetState) -> bool:
     token_s = dict(zip(speed.budgets, speed.token_s(np.array([state.probe_batch])), strict=True))
     tried, origin = token_s.get(state.probe_budget), token_s.get(state.probe_from)
     return tried is None or origin is None or bool(tried <= origin)
+
+
+def _cold(
+    config: PolicyConfig, allowed: tuple[int, ...], load: Load, in_force: Table, held: Wish
+) -> Wish | None:
+    """While nothing is measured: what the expected batch has no room for goes, if anything."""
+    ahead = _ahead(config, load, None, in_force)
+    most = reserve.fitting(config, allowed, load, ahead, _block(held.state))
+    if most >= max(budget for _, budget in in_force):
+        return None
+    explanation = replace(
+        held.explanation,
+        batch_expected=ahead,
+        kv_ceiling=most,
+        clamps=(*held.explanation.clamps, Clamp.KV_PRESSURE),
+    )
+    cut = tuple((batch, min(budget, most)) for batch, budget in in_force)
+    held = replace(held, explanation=explanation)
+    return held.tabled(table.compress(cut), load.batch, Reason.KV_PRESSURE)
 
 
 def _explore(
@@ -207,7 +289,6 @@ def _explained(
         wish,
         explanation=replace(
             wish.explanation,
-            batch_expected=chosen.batch,
             candidates=tuple(options),
             best_budget=best.budget,
             gain=1.0 - best.token_s / here.token_s,

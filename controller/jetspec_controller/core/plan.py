@@ -35,6 +35,7 @@ def plan(
         token_usage=number(observation.token_usage),
         tokens_per_second=number(observation.tokens_per_second),
         faults=inputs.faults,
+        overwrites=observation.overwrites,
     )
     if config.governor is Governor.OFF:
         forgotten = replace(state, budget=None, table=())

@@ -58,6 +58,7 @@ class TargetState:
     waiting: float = 0.0
     arrival_rate: float | None = None
     output_tokens: float | None = None
+    request_tokens: float | None = None  # that a running request holds in the KV cache
     little: float = 1.0  # batch seen / batch by Little's law
 
     # curves

@@ -7,12 +7,15 @@ batch picks the entry. Entries fall with the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .budgets import at_most
 from .config import PolicyConfig
+from .enums import Clamp, Reason
 from .model import SpeedModel, within_objectives
 from .types import LatencyPercentiles, Table
 
@@ -56,6 +59,24 @@ def grid(limit: float) -> list[int]:
     return [s for s in starts if s <= max(limit, 1)]
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What limits the entries of a table at one tick besides the configuration."""
+
+    ceiling: int | None  # largest budget the KV cache has room for; None: all
+    kv_full: bool  # no entry may rise
+    settling: bool  # the last change is too recent for a rise
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The next table; why nothing more moves, or what a limit makes move; the limits it met."""
+
+    table: Table
+    reason: Reason
+    clamps: tuple[Clamp, ...]
+
+
 def compute(
     config: PolicyConfig,
     speed: SpeedModel,
@@ -64,10 +85,10 @@ def compute(
     in_force: Table,
     latency: LatencyPercentiles | None,
     current: int,
-    rises: bool,
-) -> Table:
-    """The next table. Each entry moves like a uniform budget: past the tolerance band, and if
-    ``rises`` a few tiers up, within what was measured.
+    bounds: Bounds,
+) -> Computed:
+    """The next table. Each entry moves like a uniform budget: past the tolerance band, and when it
+    may rise a few tiers up, within what was measured.
     """
     starts = grid(limit)
     middles = np.array(
@@ -75,24 +96,63 @@ def compute(
     )
     round_s = speed.round_s(middles[:, None])
     token_s = round_s / speed.tau
-    usable = within_objectives(config, speed, round_s, latency, current)
+    usable = within_objectives(config, speed, round_s, latency, batch, current)
     budgets = speed.budgets.astype(int).tolist()
+    places = np.arange(len(budgets))
+    fits = speed.budgets <= (budgets[-1] if bounds.ceiling is None else bounds.ceiling)
+    fits[0] = True
     measured = sum(b <= speed.measured for b in budgets)
+    pivot = max(i for i, s in enumerate(starts) if s <= max(batch, 1))
+    rises = not (bounds.kv_full or bounds.settling)
     chosen: list[int] = []
+    clamps: set[Clamp] = {Clamp.KV_PRESSURE} if bounds.kv_full else set()
+    forced, waits = set(clamps), {Reason.KV_PRESSURE} if bounds.kv_full else set()
+
+    def best(open_to: NDArray[np.bool_], row: int) -> int:
+        return int(np.argmin(np.where(open_to, token_s[row], np.inf)))
+
     for row, start in enumerate(starts):
         here = _index(budgets, lookup(in_force, start))
-        open_to = usable[row] & (np.arange(len(budgets)) < max(measured, here + 1))
-        best = int(np.argmin(np.where(open_to, token_s[row], np.inf)))
-        gain = 1.0 - token_s[row, best] / token_s[row, here]
-        tolerance = config.tolerance_down if best < here else config.tolerance_up
+        seen = places < max(measured, here + 1)
+        goal = best(usable[row] & fits & seen, row) if np.any(usable[row] & fits & seen) else 0
+        if best(fits & seen, row) != goal:
+            clamps.add(Clamp.OBJECTIVE)
+        if best(usable[row] & seen, row) != goal:
+            clamps.add(Clamp.KV_PRESSURE)
+        if row == pivot and best(usable[row] & fits, row) > goal:
+            clamps.add(Clamp.EVIDENCE)
+        if not usable[row, here]:
+            forced.add(Clamp.OBJECTIVE)
+        elif not fits[here]:
+            forced.add(Clamp.KV_PRESSURE)
+        gain = 1.0 - token_s[row, goal] / token_s[row, here]
+        tolerance = config.tolerance_down if goal < here else config.tolerance_up
         to = here
-        if not usable[row, here] or gain > tolerance:
-            to = max(best, here - config.step_down)
-            if to > here:
-                to = min(to, here + config.step_up) if rises else here
+        if not (usable[row, here] and fits[here]) or gain > tolerance:
+            to = max(goal, here - config.step_down)
+            if goal > here:
+                to = min(goal, here + config.step_up) if rises else here
+                waits |= {Reason.DWELL} if bounds.settling and not bounds.kv_full else set()
+            if to != goal and row == pivot and (rises or goal < here):
+                clamps.add(Clamp.STEP_UP if goal > here else Clamp.STEP_DOWN)
+        elif goal != here and row == pivot:
+            waits.add(Reason.WITHIN_TOLERANCE)
         chosen.append(to)
-    falling = _falling(chosen, max(i for i, s in enumerate(starts) if s <= max(batch, 1)))
-    return compress([(s, budgets[i]) for s, i in zip(starts, falling, strict=True)])
+    falling = _falling(chosen, pivot)
+    table = compress([(s, budgets[i]) for s, i in zip(starts, falling, strict=True)])
+    return Computed(
+        table,
+        _reason(table != in_force, forced, waits),
+        tuple(sorted(clamps)),
+    )
+
+
+def _reason(moves: bool, forced: Set[Clamp], waits: Set[Reason]) -> Reason:
+    if moves:
+        limits = {Clamp.OBJECTIVE: Reason.OBJECTIVE, Clamp.KV_PRESSURE: Reason.KV_PRESSURE}
+        return next((r for c, r in limits.items() if c in forced), Reason.TABLE_UPDATE)
+    order = (Reason.KV_PRESSURE, Reason.DWELL, Reason.WITHIN_TOLERANCE)
+    return next((r for r in order if r in waits), Reason.OPTIMAL)
 
 
 def _falling(chosen: Sequence[int], pivot: int) -> list[int]:

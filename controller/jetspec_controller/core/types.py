@@ -133,6 +133,7 @@ class TargetObservation:
     waiting_requests: float | None = None
     max_running_requests: float | None = None  # the server's own limit per rank
     token_usage: float | None = None  # 0..1
+    kv_tokens: float | None = None  # size of the KV cache per rank
     arrival_rate: float | None = None  # requests/s per rank
     mean_output_tokens: float | None = None  # per request
     tokens_per_second: float | None = None  # committed per wall second and rank
@@ -143,6 +144,7 @@ class TargetObservation:
     counters: RoundCounters | None = None
     cost: CostCurve | None = None
     latency: LatencyPercentiles | None = None
+    overwrites: int = 0  # changes of the plan of late by somebody else
     ages: tuple[tuple[Signal, float], ...] = ()
     errors: tuple[SourceError, ...] = ()
 
@@ -166,11 +168,12 @@ class Explanation:
     """Enough to see why: inputs, alternatives, limits, and when it can change again."""
 
     batch_now: float | None = None
-    batch_expected: float | None = None
+    batch_expected: float | None = None  # the largest within look_ahead_s
     waiting: float | None = None
     arrival_rate: float | None = None
     output_tokens: float | None = None
     token_usage: float | None = None
+    kv_ceiling: int | None = None  # largest budget the KV cache has room for; None: all
     tokens_per_second: float | None = None
     candidates: tuple[Candidate, ...] = ()
     best_budget: int | None = None  # before tolerance, dwell and steps
@@ -179,6 +182,7 @@ class Explanation:
     extrapolated: bool = False  # the decided budget has no fresh measurement of τ
     clamps: tuple[Clamp, ...] = ()
     faults: tuple[SourceError, ...] = ()
+    overwrites: int = 0  # changes of the plan of late by somebody else
     accept: AcceptCurve | None = None
     cost: CostCurve | None = None
     next_change_at: float | None = None  # earliest time of a rise; None: at any tick

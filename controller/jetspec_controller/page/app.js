@@ -37,10 +37,9 @@ function fillTargets() {
 
 function showStatus() {
   const up = fleet.targets.filter((target) => target.ready).length;
-  const role = fleet.leader ? "" : ` · following ${fleet.holder ?? "nobody"}`;
   const paused = fleet.paused ? " · paused: nothing is applied" : "";
   const status = $("status");
-  status.textContent = `${up} of ${fleet.targets.length} servers readable${role}${paused}`;
+  status.textContent = `${up} of ${fleet.targets.length} servers readable${paused}`;
   status.classList.toggle("bad", up < fleet.targets.length || fleet.paused);
 }
 
@@ -53,9 +52,12 @@ function showNow(detail) {
   $("now-mode").textContent = summary.pin ? `pinned to ${summary.pin.budget}` : plain(summary.mode || "–");
   if (!decision) return;
   const why = decision.explanation;
+  $("now-rate").textContent = number(why.arrival_rate, 2);
+  $("now-expected").textContent = number(why.batch_expected, 1);
   const parts = [`Decided ${decision.budget ?? "nothing"}: ${plain(decision.reason)}`];
-  if (why.batch_expected !== null) parts.push(`expected batch ${number(why.batch_expected, 1)}`);
+  if (why.kv_ceiling !== null) parts.push(`KV cache has room for budget ${why.kv_ceiling}`);
   if (why.clamps.length) parts.push(`limited by ${why.clamps.map(plain).join(", ")}`);
+  if (why.overwrites) parts.push(`changed by somebody else ${why.overwrites} times of late`);
   for (const fault of detail.faults) parts.push(`${plain(fault.signal)} ${plain(fault.fault)} ${fault.detail}`.trim());
   $("why").textContent = parts.join(" · ");
 }

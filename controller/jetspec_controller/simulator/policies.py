@@ -30,9 +30,14 @@ DEFAULT = "model, table"
 
 
 class Policy(Protocol):
-    """``budget`` is asked before each round, ``after_round`` told of it; ``tick`` sees a scrape."""
+    """``budget`` is asked before each round, ``after_round`` told of it; ``tick`` sees a scrape.
+    ``widest`` is the largest budget of a plan that the engine holds; None: that of each round.
+    """
 
     name: str
+
+    @property
+    def widest(self) -> int | None: ...
 
     def budget(self, batch: int) -> int: ...
 
@@ -45,6 +50,7 @@ class _InEngine:
     """A policy without a controller."""
 
     name: str
+    widest: int | None = None
 
     def after_round(self, batch: int, accepted: float) -> None:
         """Learns nothing."""
@@ -167,6 +173,11 @@ class Governed:
 
     def budget(self, batch: int) -> int:
         return lookup(self.table, batch) if self.table else self.current
+
+    @property
+    def widest(self) -> int:
+        """The largest budget of the plan."""
+        return max((budget for _, budget in self.table), default=self.current)
 
     def after_round(self, batch: int, accepted: float) -> None:
         """Learns from the counters instead."""

@@ -48,6 +48,7 @@ class Outcome:
     p99_ttft_s: float
     goodput: float
     changes: int  # budgets or tables sent
+    retractions: int
 
     @property
     def rate(self) -> float:
@@ -85,7 +86,7 @@ def run(
             budget = policy.budget(batch)
             served = max(len(server.running), 1)
             before = server.totals[budget].tokens if budget in server.totals else 0
-            ended = server.step(budget)
+            ended = server.step(budget, policy.widest)
             done = server.totals[budget].tokens - before if budget in server.totals else 0
             policy.after_round(batch, done / served - 1.0)
             source.ended(ended)
@@ -162,6 +163,7 @@ def _observe(
         waiting_requests=waiting,
         max_running_requests=server.spec.max_running,
         token_usage=server.kv_used / server.spec.kv_tokens,
+        kv_tokens=float(server.spec.kv_tokens),
         arrival_rate=(arrived1 - arrived0) / span if span > 0 else None,
         mean_output_tokens=(tokens1 - tokens0) / finished if finished else None,
         tokens_per_second=(tokens1 - tokens0) / span if span > 0 else None,
@@ -170,6 +172,7 @@ def _observe(
             server.device.tiers,
             server.device.tiers[-1],
             table,
+            block_size=server.spec.block,
         ),
         counters=server.counters(),
         cost=CostCurve(
@@ -199,4 +202,5 @@ def _outcome(policy: str, trace: str, server: Server, bounds: Bounds, changes: i
         float(np.percentile(ttft, 99)),
         float(tokens[good].sum() / server.now),
         changes,
+        server.retractions,
     )

@@ -2,8 +2,9 @@
 
 As SGLang does it, waiting requests are admitted first come first served while there is room, their
 prompts are prefilled in chunks before the next round, and a round then serves every running
-request at one budget. When the KV cache is full the youngest request is retracted and starts over
-with a prefill of what it has. Time is simulated, in seconds.
+request at one budget. Twice the widest round of the plan is kept free for every running request;
+when that does not fit, the youngest request is retracted and starts over with a prefill of what it
+has, and nobody is admitted until a request has ended. Time is simulated, in seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..core import RANK_EDGES, BudgetCounters, RoundCounters, Table
+from ..core.reserve import ROUNDS_KEPT
 from .arrivals import Request
 from .curves import Device
 
@@ -29,6 +31,7 @@ class ServerSpec:
     prefill_fixed_s: float = 0.004
     chunk_tokens: int = 8192
     round_noise: float = 0.05  # sigma of the logarithm of a round's seconds
+    block: int = 16  # a round is at least as wide as the head's block
     gauge_every_rounds: int = 15  # running and waiting are published this often
 
 
@@ -70,6 +73,7 @@ class Server:
         self.published = (0, 0)
         self.arrived = 0
         self.retractions = 0
+        self._full = False
         self.rounds = 0
         self._rng = np.random.default_rng(seed)
         self._round_s: dict[tuple[int, int], float] = {}
@@ -94,12 +98,14 @@ class Server:
         """Tokens in the KV cache."""
         return sum(r.request.prompt_tokens + r.done_tokens for r in self.running)
 
-    def step(self, budget: int) -> list[Live]:
-        """Admits, prefills, and runs one round at ``budget`` (a tier). Returns who finished."""
+    def step(self, budget: int, widest: int | None = None) -> list[Live]:
+        """Admits, prefills, and runs one round at ``budget`` (a tier) of a plan whose largest
+        budget is ``widest``. Returns who finished.
+        """
         admitted = self._admit()
         if admitted:
             self._prefill(admitted)
-        self._make_room()
+        self._make_room(max(widest or budget, self.spec.block))
         ended = self._round(budget) if self.running else []
         if self.rounds % self.spec.gauge_every_rounds == 0 or admitted or not self.running:
             self.published = (len(self.running), len(self.waiting))
@@ -118,7 +124,7 @@ class Server:
 
     def _admit(self) -> list[Live]:
         admitted: list[Live] = []
-        if not self.waiting:
+        if not self.waiting or (self._full and self.running):
             return admitted
         used = self.kv_used
         while self.waiting and len(self.running) < self.spec.max_running:
@@ -140,10 +146,17 @@ class Server:
             if live.first_token_at is None:
                 live.first_token_at = self.now
 
-    def _make_room(self) -> None:
-        while len(self.running) > 1 and self.kv_used > self.spec.kv_tokens:
-            self.waiting.appendleft(self.running.pop())
+    def _make_room(self, width: int) -> None:
+        used = self.kv_used
+        while (
+            len(self.running) > 1
+            and used + ROUNDS_KEPT * width * len(self.running) > self.spec.kv_tokens
+        ):
+            live = self.running.pop()
+            used -= live.request.prompt_tokens + live.done_tokens
+            self.waiting.appendleft(live)
             self.retractions += 1
+            self._full = True
 
     def _round(self, budget: int) -> list[Live]:
         batch = len(self.running)
@@ -173,6 +186,7 @@ class Server:
             live.finished_at = self.now
         self.running = kept
         self.finished += ended
+        self._full = self._full and not ended
         return ended
 
     def _calibrate(self) -> None:

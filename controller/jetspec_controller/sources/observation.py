@@ -21,6 +21,7 @@ from ..core import (
 from .series import (
     ACCEPTED_BUCKET,
     BUDGET_COUNTERS,
+    KV_TOKENS,
     LAST_ROUND,
     ROUND_COST,
     ROUND_SECONDS,
@@ -41,6 +42,7 @@ class Load:
     running: float | None
     waiting: float | None
     token_usage: float | None = None
+    kv_tokens: float | None = None
     max_running: float | None = None
     producer_timestamp: float | None = None
     ticks_when_idle: bool = False
@@ -91,6 +93,7 @@ def build(
         waiting_requests=load.waiting,
         max_running_requests=load.max_running,
         token_usage=load.token_usage,
+        kv_tokens=load.kv_tokens,
         arrival_rate=None if arrivals is None else arrivals / ranks,
         mean_output_tokens=window.mean_output_tokens,
         tokens_per_second=None if tokens is None else tokens / ranks,
@@ -124,6 +127,7 @@ def _gauge_load(snapshot: Snapshot, ranks: int, age_s: float) -> Load:
         running=mean(RUNNING),
         waiting=mean(WAITING),
         token_usage=mean(TOKEN_USAGE),
+        kv_tokens=mean(KV_TOKENS) or None,
         producer_timestamp=min(stamps) if stamps else None,
         age_s=age_s,
     )

@@ -169,6 +169,7 @@ def parse_loads(body: Any) -> Load:
             running=mean("num_running_reqs"),
             waiting=mean("num_waiting_reqs"),
             token_usage=mean("token_usage"),
+            kv_tokens=mean("max_total_num_tokens") or None,
             max_running=mean("max_running_requests"),
             producer_timestamp=stamp,
             ticks_when_idle=True,

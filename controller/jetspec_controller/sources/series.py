@@ -15,6 +15,7 @@ LAST_ROUND = "jetspec_last_round_timestamp_seconds"
 RUNNING = "sglang:num_running_reqs"
 WAITING = "sglang:num_queue_reqs"
 TOKEN_USAGE = "sglang:token_usage"
+KV_TOKENS = "sglang:max_total_num_tokens"
 ARRIVALS = "sglang:http_requests_total"
 FINISHED = "sglang:num_requests_total"
 GENERATED = "sglang:generation_tokens_total"
@@ -31,6 +32,7 @@ NAMES: tuple[str, ...] = (
     RUNNING,
     WAITING,
     TOKEN_USAGE,
+    KV_TOKENS,
     ARRIVALS,
     FINISHED,
     GENERATED,

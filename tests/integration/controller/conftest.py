@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import socket
 
 import pytest
+
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -35,6 +36,4 @@ def _program(name: str, how: str) -> str:
 
 @pytest.fixture
 def unused_port() -> int:
-    """A port nobody listened on a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    return free_port()

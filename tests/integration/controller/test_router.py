@@ -16,6 +16,7 @@ from jetspec_controller.settings import load
 
 from tests.support.fake_engine import FakeEngine
 from tests.support.fake_sglang import FakeSGLang
+from tests.support.ports import free_port
 
 pytestmark = [
     pytest.mark.anyio,
@@ -46,7 +47,7 @@ async def test_workers_are_found_and_controlled(tmp_path: Path, unused_port: int
         log = tmp_path / "router.log"
         command = [sys.executable, "-m", "sglang_router.launch_router", "--host", "127.0.0.1"]
         options = ["--port", str(unused_port), "--worker-urls", one.url, two.url]
-        metrics = ["--prometheus-port", str(unused_port - 1)]
+        metrics = ["--prometheus-port", str(free_port())]
         with log.open("w") as out:
             router = subprocess.Popen([*command, *options, *metrics], stdout=out, stderr=out)
         try:

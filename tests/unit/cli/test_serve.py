@@ -176,17 +176,18 @@ def test_with_controller_both_are_supervised(launched, tmp_path):
     assert command[:3] == [sys.executable, "-m", "jetspec_sglang.cli.supervise"]
     plan = json.loads(command[3])
     assert "sglang.launch_server" in plan["server"]
-    words = plan["controller"]
+    [companion] = plan["companions"]
+    words = companion["command"]
     assert words[words.index("--target") + 1] == plan["url"]
     assert words[words.index("--port") + 1] == port
-    assert plan["page"].endswith(port)
+    assert companion["page"].endswith(port)
     token = Path(words[words.index("--token-file") + 1])
     assert token.stat().st_mode & 0o777 == 0o600
     assert len(token.read_text().strip()) >= 32
     assert "secret" not in " ".join(words)
     source = serve.os.environ["JETSPEC_CONTROLLER_CONTROL__ADMIN_KEY__ENV"]
     assert serve.os.environ[source] == "secret"
-    again = json.loads(launched()[3])["controller"]
+    again = json.loads(launched()[3])["companions"][0]["command"]
     assert token.read_text() == Path(again[again.index("--token-file") + 1]).read_text()
 
 

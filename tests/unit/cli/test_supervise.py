@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from jetspec_sglang.cli.supervise import Companion, Supervisor, end
+
 # Writes its pid, then each signal it gets, into FILE; ends with STATUS on SIGTERM or SIGINT.
 CHILD = """
 import signal, sys, time
@@ -46,11 +48,15 @@ def supervise(tmp_path):
     """Starts a supervisor; `code`/`seconds`/`status` of server and controller can be chosen."""
     started = []
 
-    def start(*, server=(CHILD, 60, 0), controller=(CHILD, 60, 0), url="http://127.0.0.1:1"):
-        plan = {"url": url, "page": "http://127.0.0.1:2"}
-        for name, (code, seconds, status) in (("server", server), ("controller", controller)):
-            file = str(tmp_path / name)
-            plan[name] = [sys.executable, "-c", code, file, str(seconds), str(status)]
+    def command(name, code, seconds, status):
+        return [sys.executable, "-c", code, str(tmp_path / name), str(seconds), str(status)]
+
+    def start(
+        *, server=(CHILD, 60, 0), controller=(CHILD, 60, 0), url="http://127.0.0.1:1", **more
+    ):
+        companion = {"name": "controller", "command": command("controller", *controller)}
+        companion |= {"page": "http://127.0.0.1:2", **more}
+        plan = {"url": url, "server": command("server", *server), "companions": [companion]}
         process = subprocess.Popen(
             [sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)],
             stderr=subprocess.PIPE,
@@ -125,7 +131,14 @@ def test_server_killed_by_a_signal(supervise, tmp_path):
 def test_controller_that_ends_is_reported_and_the_server_goes_on(supervise, tmp_path):
     process = supervise(server=(CHILD, 2, 0), controller=(CHILD, 0.1, 5))
     assert process.wait(10) == 0
-    assert "controller ended with status 5" in process.stderr.read()
+    error = process.stderr.read()
+    assert error.count("controller ended with status 5; the server goes on") == 1
+
+
+def test_companion_that_cannot_start_is_reported_and_the_server_goes_on(supervise):
+    process = supervise(server=(CHILD, 1, 0), log="/dev/null/no-such-folder/log")
+    assert process.wait(10) == 0
+    assert "controller cannot start:" in process.stderr.read()
 
 
 def test_second_signal_kills(supervise, tmp_path):
@@ -153,6 +166,33 @@ def test_addresses_are_printed_when_the_server_is_ready(supervise, server):
     error = process.stderr.read()
     assert f"ready: API on {server.url}/v1, controller on http://127.0.0.1:2" in error
     assert error.count("ready:") == 1
+
+
+def test_addresses_wait_for_the_companion(supervise, server):
+    process = supervise(server=(CHILD, 2.5, 0), url=server.url, ready=f"{server.url}/no-such-page")
+    assert process.wait(10) == 0
+    assert "ready: API" not in process.stderr.read()
+
+
+def test_a_late_companion_is_named(server, capsys):
+    supervisor = Supervisor.__new__(Supervisor)
+    supervisor.url, supervisor._late_at = server.url, time.monotonic() - 1
+    late = {"name": "Prometheus", "command": ["sleep", "9"], "ready": f"{server.url}/none"}
+    supervisor.companions = [Companion(late)]
+    assert supervisor._tell_when_ready()
+    end(supervisor.companions[0].process, signal.SIGTERM, 5)
+    assert "not ready yet: Prometheus" in capsys.readouterr().err
+
+
+def test_a_companion_with_a_log_writes_there_and_nowhere_else(supervise, server, tmp_path):
+    log = tmp_path / "log"
+    loud = ("print('loud'); raise SystemExit(3)", 0, 0)
+    process = supervise(server=(CHILD, 1, 0), controller=loud, log=str(log))
+    assert process.wait(10) == 0
+    assert log.read_text() == "loud\n"
+    error = process.stderr.read()
+    assert "loud" not in error
+    assert f"controller ended with status 3 (see {log})" in error
 
 
 @pytest.mark.parametrize("name", ["server", "controller"])

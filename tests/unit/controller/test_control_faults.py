@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jetspec_controller.actuators import Outcome
 from jetspec_controller.core import Action, Reason
-from jetspec_controller.settings import SettingsError
+from jetspec_controller.settings import RESTART_ONLY, SettingsError
 from jetspec_controller.state_file import StateUnavailableError
 
 from tests.support.fake_sglang import CONTROL, INFO, FakeSGLang
@@ -244,6 +244,43 @@ async def test_broken_config_on_reload_keeps_the_old_one(make, tmp_path: Path) -
         await rig.ticks(2)
         assert rig.server.engine.budget == 16
         assert rig.metric("config_last_reload_success") == 1
+
+
+async def test_every_reload_names_what_waits_for_a_restart(make, tmp_path: Path) -> None:
+    config = tmp_path / "controller.yaml"
+    changed = {
+        "api.host": "api: {host: 127.0.0.2}",
+        "api.port": "api: {port: 40000}",
+        "api.history": "api: {history: 7}",
+        "state": f"state: {{path: {tmp_path}/other.sqlite}}",
+        "audit": "audit: {backups: 9}",
+        "record": f"record: {tmp_path}/record.jsonl",
+    }
+    assert set(changed) == set(RESTART_ONLY)
+    async with make() as rig:
+        service = rig.service
+        service._config_path = config
+        service._flags = {"targets": [rig.server.url], "api": {"insecure": True}}
+        config.write_text("")
+        at_start = await service.reload("test")
+        assert "api.port" not in at_start
+        started = service.settings
+        for key, text in changed.items():
+            config.write_text(f"{text}\npolicy: {{max_budget: 32}}\n")
+            for _ in range(2):
+                waiting = await service.reload("test")
+                assert key in waiting
+                assert service.restart_needed == waiting
+                assert rig.metric("config_restart_needed") == len(waiting)
+                assert rig.events()[-1]["restart_needed"] == list(waiting)
+            now = service.settings
+            assert now.policy.max_budget == 32, "the rest is in force"
+            whole = now.model_copy(update={"policy": started.policy})
+            assert whole.digest == started.digest, "the hash is that of what is in force"
+            assert rig.metric("config_hash", hash=now.digest) == 1
+        config.write_text("")
+        assert await service.reload("test") == at_start
+        assert service.settings.digest == started.digest
 
 
 async def test_disk_full_for_the_state(make) -> None:

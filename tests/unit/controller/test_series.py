@@ -198,6 +198,7 @@ def test_loads_are_means_over_ranks() -> None:
             "num_running_reqs": 2 * rank,
             "num_waiting_reqs": 0,
             "token_usage": 0.5,
+            "max_total_num_tokens": 65536,
             "max_running_requests": 64,
         }
         for rank in range(2)

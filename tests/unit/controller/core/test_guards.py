@@ -293,8 +293,9 @@ class _Rising:
 
 @guard(patch(table, "_falling", lambda chosen, pivot: chosen))
 def table_entries_fall_with_the_batch() -> bool:
-    entries = table.compute(UNIFORM, _Rising(), 8.0, 16.0, ((1, 16),), None, 16, True)
-    budgets = [budget for _, budget in entries]
+    free = table.Bounds(None, kv_full=False, settling=False)
+    entries = table.compute(UNIFORM, _Rising(), 8.0, 16.0, ((1, 16),), None, 16, free)
+    budgets = [budget for _, budget in entries.table]
     return budgets == sorted(budgets, reverse=True)
 
 

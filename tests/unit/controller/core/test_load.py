@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from jetspec_controller.core.load import Load, expected_batch
+from jetspec_controller.core.load import Load, expected_batch, peak_batch
 
 INF = float("inf")
 
@@ -50,9 +50,21 @@ def test_more_arrivals_are_a_larger_batch():
     assert expected == sorted(expected)
 
 
-def test_without_arrivals_the_trend_counts():
-    assert expect(Load(4.0, 0.0, INF, None, None, trend=2.0), 2.0) == 6.0
-    assert expect(Load(4.0, 0.0, INF, None, None, trend=-9.0), 2.0) == 1.0
+def test_without_a_rate_the_present_batch_is_expected():
+    assert expect(Load(4.0, 0.0, INF, None, None), 2.0) == 4.0
+
+
+def test_before_anything_has_finished_requests_only_come():
+    fresh = Load(0.0, 2.0, INF, 3.0, None)
+    assert expect(fresh, 10.0) == 2.0 + 0.5 * 30.0
+    assert float(peak_batch(fresh, 10.0, slow, 1)[0]) == 2.0 + 30.0
+    assert float(peak_batch(Load(0.0, 2.0, 8.0, 3.0, None), 10.0, slow, 1)[0]) == 8.0
+
+
+def test_the_peak_of_a_falling_batch_is_now_and_of_a_rising_one_at_the_end():
+    falling, rising = Load(30.0, 0.0, INF, 0.0, 100.0), Load(1.0, 0.0, INF, 9.0, 100.0)
+    assert float(peak_batch(falling, 10.0, slow, 1)[0]) == 30.0
+    assert float(peak_batch(rising, 10.0, slow, 1)[0]) > expect(rising, 10.0)
 
 
 def test_an_idle_server_expects_one_request():

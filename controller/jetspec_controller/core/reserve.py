@@ -1,0 +1,77 @@
+"""How large a tree the KV cache has room for at the batch that is expected. No I/O.
+
+For every running request the scheduler keeps twice the widest round of the plan free (a round is
+as wide as its budget, and at least as wide as the head's block), whichever entry of a table is
+used. When that does not fit it retracts requests, which start over with a prefill. So one large
+entry for few requests costs room when many run: it must be gone before they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .config import PolicyConfig
+from .load import Load
+from .model import SpeedModel
+from .smoothing import Array
+
+ROUNDS_KEPT = 2.0
+"""Rounds for which the scheduler keeps slots free."""
+
+MARGIN = 1.25
+"""A plan becomes wider only if it fits a batch this much larger, so that it stays."""
+
+
+def ceiling(
+    config: PolicyConfig,
+    speed: SpeedModel,
+    load: Load,
+    ahead: float,
+    block: int,
+    widest: int,
+) -> int | None:
+    """The largest budget a plan may hold, from ``widest``, that of the plan in force; None if all.
+
+    Every plan that fits at the batch ``ahead`` may be used. When none does, a narrow plan lets more
+    requests run and a wide one runs them faster: the one with the most tokens a second is the limit.
+    """
+    if load.kv_tokens is None or not load.request_tokens:
+        return None
+    budgets = speed.budgets.astype(int).tolist()
+    now, later = (_widest(config, speed, load, n, block) for n in (ahead, MARGIN * ahead))
+    limit = max(min(now, widest), later)
+    return None if limit >= budgets[-1] else limit
+
+
+def fitting(
+    config: PolicyConfig, allowed: Sequence[int], load: Load, ahead: float, block: int
+) -> int:
+    """The largest budget that fits at the batch ``ahead``, without any curve; the smallest one
+    when none does, the largest one when the cache's size is not known.
+    """
+    if load.kv_tokens is None or not load.request_tokens:
+        return allowed[-1]
+    room = config.kv_high_water * load.kv_tokens
+    held = _held(np.array(allowed, dtype=np.float64), load.request_tokens, block)
+    return max(
+        (b for b, h in zip(allowed, held, strict=True) if ahead * h <= room), default=allowed[0]
+    )
+
+
+def _widest(config: PolicyConfig, speed: SpeedModel, load: Load, ahead: float, block: int) -> int:
+    assert load.kv_tokens is not None
+    assert load.request_tokens is not None
+    room = config.kv_high_water * load.kv_tokens
+    most = room / _held(speed.budgets, load.request_tokens, block)
+    batch = np.maximum(np.minimum(ahead, most), 1.0)[:, None]
+    rates = np.tril(batch / speed.token_s(batch)).max(1)
+    fitting = np.flatnonzero(most >= ahead)
+    return int(speed.budgets[max(int(np.argmax(rates)), *fitting.tolist(), 0)])
+
+
+def _held(budgets: Array, request_tokens: float, block: int) -> Array:
+    """Slots of the cache that one request takes under a plan as wide as each budget."""
+    held: Array = request_tokens + ROUNDS_KEPT * np.maximum(budgets, block)
+    return held

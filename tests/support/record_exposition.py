@@ -1,0 +1,64 @@
+"""`python -m tests.support.record_exposition`: what a real server and controller expose, kept.
+
+Starts the embedded model with its head, watches and drives it (`tests.support.live`), and writes
+`tests/data/exposition/{engine,controller}.prom`: of every sample name one series for each set of
+labels, with its TYPE and without its HELP. Run it after metrics changed. I/O: that folder, and the
+processes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from jetspec_sglang import embedded
+from jetspec_sglang.bench.datasets import load_prompts
+from tests.support.live import drive, watched
+from tests.support.server import Server
+
+FOLDER = Path(__file__).parents[1] / "data" / "exposition"
+POOL = "1800"
+"""Slots: too few for twenty requests, so that some are retracted."""
+
+
+def condensed(text: str) -> str:
+    """One series of every name and set of labels."""
+    kept: list[str] = []
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    for line in text.splitlines():
+        if line.startswith("# TYPE"):
+            kept.append(line)
+        elif line and not line.startswith("#"):
+            name, _, rest = line.partition("{")
+            labels = tuple(part.partition("=")[0] for part in rest.split('",'))
+            if (name.split()[0], labels) not in seen:
+                seen.add((name.split()[0], labels))
+                kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def main() -> None:
+    arguments = [
+        *("--model-path", str(embedded.target_path()), "--dtype", "float32"),
+        *("--speculative-algorithm", "JETSPEC"),
+        *("--speculative-draft-model-path", str(embedded.head_path())),
+        *("--page-size", "1", "--max-running-requests", "16", "--max-total-tokens", POOL),
+        *("--enable-metrics", "--sleep-on-idle", "--served-model-name", "SmolLM2-135M-Instruct"),
+    ]
+    environment = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        server = Server.start(arguments, folder / "server.log", environment)
+        try:
+            with watched(server.url, folder) as live:
+                drive(live, load_prompts("chat"))
+                FOLDER.mkdir(parents=True, exist_ok=True)
+                for name, text in live.expositions().items():
+                    (FOLDER / f"{name}.prom").write_text(condensed(text))
+                    print(FOLDER / f"{name}.prom")
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()
