@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import httpx
 import pytest
 
 from tests.integration.test_serve_command import children_of_group
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -60,14 +60,6 @@ class Stack:
         return httpx.get(url, params=query, timeout=10).json()["data"]
 
 
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     if shutil.which("prometheus") is None:
@@ -99,7 +91,7 @@ def command(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 
 @pytest.fixture
 def stack(command: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> Iterator[Stack]:
-    port, prometheus, grafana = free_ports(3)
+    port, prometheus, grafana = (free_port() for _ in range(3))
     log = tmp_path / "log"
     words = ["--model-path", str(tmp_path / "model"), "--port", str(port)]
     words += ["--prometheus-port", str(prometheus), "--grafana-port", str(grafana)]
