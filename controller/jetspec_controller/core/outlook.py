@@ -54,7 +54,7 @@ def cold(
 ) -> Wish | None:
     """While nothing is measured: what the expected batch has no room for goes, if anything."""
     coming = ahead(config, load, None, in_force)
-    most = reserve.fitting(allowed, load, coming, _block(held.state))
+    most = reserve.fitting(config, allowed, load, coming, _block(held.state))
     if most >= max(budget for _, budget in in_force):
         return None
     explanation = replace(

@@ -20,6 +20,9 @@ from .smoothing import Array
 ROUNDS_KEPT = 2.0
 """Rounds for which the scheduler keeps slots free."""
 
+ADMITTED = 0.95
+"""Share of the cache up to which requests are taken to be admitted."""
+
 MARGIN = 1.25
 """A plan becomes wider only if it fits a batch this much larger, so that it stays."""
 
@@ -34,8 +37,7 @@ def ceiling(
 ) -> int | None:
     """The largest budget a plan may hold, from ``widest``, that of the plan in force; None if all.
 
-    Requests are taken to be admitted up to ``kv_high_water`` of the cache; the rest of it is for
-    their rounds. Every plan that fits at the batch ``ahead`` may be used. When none does, a narrow plan lets more
+    Every plan that fits at the batch ``ahead`` may be used. When none does, a narrow plan lets more
     requests run and a wide one runs them faster: the one with the most tokens a second is the limit.
     """
     if load.kv_tokens is None or not load.request_tokens:
@@ -46,15 +48,18 @@ def ceiling(
     return None if limit >= budgets[-1] else limit
 
 
-def fitting(allowed: Sequence[int], load: Load, ahead: float, block: int) -> int:
+def fitting(
+    config: PolicyConfig, allowed: Sequence[int], load: Load, ahead: float, block: int
+) -> int:
     """The largest budget that fits at the batch ``ahead``, without any curve; the smallest one
     when none does, the largest one when the cache's size is not known.
     """
     if load.kv_tokens is None or not load.request_tokens:
         return allowed[-1]
+    room = _room(config, load.kv_tokens)
     held = _held(np.array(allowed, dtype=np.float64), load.request_tokens, block)
     return max(
-        (b for b, h in zip(allowed, held, strict=True) if ahead * h <= load.kv_tokens),
+        (b for b, h in zip(allowed, held, strict=True) if ahead * h <= room),
         default=allowed[0],
     )
 
@@ -62,12 +67,17 @@ def fitting(allowed: Sequence[int], load: Load, ahead: float, block: int) -> int
 def _widest(config: PolicyConfig, speed: SpeedModel, load: Load, ahead: float, block: int) -> int:
     assert load.kv_tokens is not None
     assert load.request_tokens is not None
-    wanting = min(ahead, config.kv_high_water * load.kv_tokens / load.request_tokens)
-    most = load.kv_tokens / _held(speed.budgets, load.request_tokens, block)
+    wanting = min(ahead, ADMITTED * load.kv_tokens / load.request_tokens)
+    most = _room(config, load.kv_tokens) / _held(speed.budgets, load.request_tokens, block)
     batch = np.maximum(np.minimum(wanting, most), 1.0)[:, None]
     rates = np.tril(batch / speed.token_s(batch)).max(1)
     fitting = np.flatnonzero(most >= wanting)
     return int(speed.budgets[max(int(np.argmax(rates)), *fitting.tolist(), 0)])
+
+
+def _room(config: PolicyConfig, kv_tokens: float) -> float:
+    """Tokens of the cache for requests and their rounds."""
+    return min(config.kv_high_water + 1.0 - ADMITTED, 1.0) * kv_tokens
 
 
 def _held(budgets: Array, request_tokens: float, block: int) -> Array:
