@@ -7,7 +7,8 @@ from grafana_foundation_sdk.builders import dashboard as build
 from dashboards.frame import TPS, decided, engine_variables, frame, plan_changes
 from dashboards.panels import row
 from dashboards.promql import controller
-from dashboards.tps_rows import accepted, batch, now, rounds, service, speed_up, throughput
+from dashboards.tps_costs import batch, rounds, service, speed_up
+from dashboards.tps_rows import accepted, now, throughput
 from dashboards.variables import choice, one_of
 from jetspec_sglang.metric_list import ROUNDS
 
