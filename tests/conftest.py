@@ -6,11 +6,13 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from jetspec_sglang.cache import cache_dir
+from tests.support.groups import ByGroup, write_groups
 
 # Machines that run the tests are shared and slow at times; a test's time limit is pytest's.
 settings.register_profile("shared-machine", deadline=None)
@@ -53,6 +55,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if on_gpu and not _has_gpu():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU; torch sees none here"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        write_groups(session.items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup | None:
+    return ByGroup(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def _has_gpu() -> bool:

@@ -42,7 +42,7 @@ SECONDS = 1800
 """A test may have to start two servers on a busy machine first."""
 
 WHOLE_RUN = {"jetspec", "reference"}
-"""Session fixtures that hold a server."""
+"""Session fixtures that hold a server. A test's own `xdist_group` mark comes first."""
 
 LEARNED = (16, 64)
 """Texts that the oracle knows before any test, and tokens of each one's continuation."""
@@ -54,10 +54,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("integration") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SECONDS))
-        if WHOLE_RUN.isdisjoint(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-        else:
-            item.add_marker(pytest.mark.xdist_group("servers"))
+        if not item.get_closest_marker("xdist_group"):
+            shared = WHOLE_RUN.intersection(getattr(item, "fixturenames", ()))
+            group = "servers" if shared else item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

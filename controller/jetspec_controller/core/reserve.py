@@ -34,7 +34,8 @@ def ceiling(
 ) -> int | None:
     """The largest budget a plan may hold, from ``widest``, that of the plan in force; None if all.
 
-    Every plan that fits at the batch ``ahead`` may be used. When none does, a narrow plan lets more
+    Requests are taken to be admitted up to ``kv_high_water`` of the cache; the rest of it is for
+    their rounds. Every plan that fits at the batch ``ahead`` may be used. When none does, a narrow plan lets more
     requests run and a wide one runs them faster: the one with the most tokens a second is the limit.
     """
     if load.kv_tokens is None or not load.request_tokens:
@@ -45,29 +46,27 @@ def ceiling(
     return None if limit >= budgets[-1] else limit
 
 
-def fitting(
-    config: PolicyConfig, allowed: Sequence[int], load: Load, ahead: float, block: int
-) -> int:
+def fitting(allowed: Sequence[int], load: Load, ahead: float, block: int) -> int:
     """The largest budget that fits at the batch ``ahead``, without any curve; the smallest one
     when none does, the largest one when the cache's size is not known.
     """
     if load.kv_tokens is None or not load.request_tokens:
         return allowed[-1]
-    room = config.kv_high_water * load.kv_tokens
     held = _held(np.array(allowed, dtype=np.float64), load.request_tokens, block)
     return max(
-        (b for b, h in zip(allowed, held, strict=True) if ahead * h <= room), default=allowed[0]
+        (b for b, h in zip(allowed, held, strict=True) if ahead * h <= load.kv_tokens),
+        default=allowed[0],
     )
 
 
 def _widest(config: PolicyConfig, speed: SpeedModel, load: Load, ahead: float, block: int) -> int:
     assert load.kv_tokens is not None
     assert load.request_tokens is not None
-    room = config.kv_high_water * load.kv_tokens
-    most = room / _held(speed.budgets, load.request_tokens, block)
-    batch = np.maximum(np.minimum(ahead, most), 1.0)[:, None]
+    wanting = min(ahead, config.kv_high_water * load.kv_tokens / load.request_tokens)
+    most = load.kv_tokens / _held(speed.budgets, load.request_tokens, block)
+    batch = np.maximum(np.minimum(wanting, most), 1.0)[:, None]
     rates = np.tril(batch / speed.token_s(batch)).max(1)
-    fitting = np.flatnonzero(most >= ahead)
+    fitting = np.flatnonzero(most >= wanting)
     return int(speed.budgets[max(int(np.argmax(rates)), *fitting.tolist(), 0)])
 
 

@@ -91,7 +91,7 @@ def command(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 
 @pytest.fixture
 def stack(command: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> Iterator[Stack]:
-    port, prometheus, grafana = free_port(), free_port(), free_port()
+    port, prometheus, grafana = (free_port() for _ in range(3))
     log = tmp_path / "log"
     words = ["--model-path", str(tmp_path / "model"), "--port", str(port)]
     words += ["--prometheus-port", str(prometheus), "--grafana-port", str(grafana)]
