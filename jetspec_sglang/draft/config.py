@@ -246,8 +246,10 @@ def _flatten(raw: Mapping[str, Any]) -> dict[str, Any]:
         for where, source in (("dflash_config.", nested), ("", raw)):
             value = source.get(name)
             if value not in allowed:
-                allowed = "not supported by this engine"
-                raise HeadError([Finding("unsupported", f"{where}{name}", value, allowed)])
+                finding = Finding(
+                    "unsupported", f"{where}{name}", value, "not supported by this engine"
+                )
+                raise HeadError([finding])
     _check_layer_types(raw)
 
     flat = dict(raw)
