@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 VENV := .venv/bin
 
-.PHONY: help install test-programs python serve stack preview dashboards test test-full test-gpu fmt lint type clean prune
+.PHONY: help install test-programs python serve stack preview dashboards chart test test-full test-gpu fmt lint type clean prune
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,12 +31,16 @@ preview: install ## Draw the dashboards from the stack's Prometheus to PNG, in o
 dashboards: install ## Write dashboards/grafana/*.json from their code
 	$(VENV)/python dashboards/generate.py
 
+chart: install ## Write the settings of engine and controller into the chart's schema
+	$(VENV)/python -m deploy.helm.schema
+
 test: export OMP_NUM_THREADS = 1
 test: test-programs ## Unit tests, then a slice of the integration tests, on two cores
 	$(VENV)/python -m pytest tests/unit -n 2 -m "not full and not gpu"
 	$(VENV)/python -m pytest tests --ignore=tests/unit -n 2 --dist loadgroup -m "not full and not gpu"
 
-test-full: test-programs ## Every test that needs no GPU (hours)
+test-full: install ## Every test that needs no GPU (hours)
+	@$(PYTHON) tools/install.py --full-tests >/dev/null
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not gpu"
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
 

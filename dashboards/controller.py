@@ -7,24 +7,20 @@ from typing import Any
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models import common
 
-from dashboards.frame import CONTROLLER, frame
+from dashboards.controller_rows import YES_NO, applies, exceptions, loop
+from dashboards.frame import CONTROLLER, decided, frame
 from dashboards.panels import Query, meanings, number, over_time, right_axis, row, states
 from dashboards.promql import (
     controller,
-    events,
     largest,
-    once,
-    quantile,
     rate,
     total,
     value,
 )
-from dashboards.variables import Annotation, choice
+from dashboards.variables import choice
 
 DECISIONS = controller("decisions_total")
 TARGET_UP = controller("target_up")
-YES_NO = {0: ("no", "red"), 1: ("yes", "green")}
-BREAKER = {0: ("closed", "green"), 1: ("one trial call", "yellow"), 2: ("open", "red")}
 
 
 def dashboard() -> build.Dashboard:
@@ -53,22 +49,14 @@ def dashboard() -> build.Dashboard:
         ),
     ):
         made = made.with_variable(variable)
-    made = made.annotation(
-        Annotation(
-            "Decision",
-            events(DECISIONS, "target", "reason", action="!hold"),
-            "blue",
-            "{{reason}}",
-            "{{target}}",
-        )
-    )
+    made = made.annotation(decided(DECISIONS))
     for title, panels in (
         ("Now", _now()),
         ("Decisions", _decisions()),
         ("Signals", _signals()),
-        ("Control calls", _applies()),
-        ("Pins, pause and errors", _exceptions()),
-        ("The loop", _loop()),
+        ("Control calls", applies()),
+        ("Pins, pause and errors", exceptions()),
+        ("The loop", loop()),
     ):
         made = made.with_row(row(title))
         for panel in panels:
@@ -182,11 +170,12 @@ def _signals() -> list[Any]:
     )
     return [
         over_time(
-            "Running and waiting requests, as the controller saw them",
-            "What the last decision was based on. A gap: the value was not readable.",
+            "Requests, as the controller saw them",
+            "Running and waiting requests that the last decision was based on, and the batch it"
+            " expected. A gap: the value was not readable.",
             "short",
             Query(
-                value(seen, signal="~running_requests|waiting_requests"),
+                value(seen, signal="~running_requests|waiting_requests|expected_batch"),
                 "{{signal}} {{target}}",
             ),
         ),
@@ -208,157 +197,10 @@ def _signals() -> list[Any]:
             span=8,
         ),
         states(
-            "Servers readable",
+            "Servers readable over time",
             "Whether the last tick knew a server's load and its budget.",
             Query(value(TARGET_UP), "{{target}}"),
             names=YES_NO,
             span=8,
-        ),
-    ]
-
-
-def _applies() -> list[Any]:
-    applies, drift = controller("applies_total"), controller("drift_total")
-    return [
-        over_time(
-            "Control calls by result",
-            "Calls a minute. Every result but `applied` is retried on a later tick.",
-            "cpm",
-            Query(f"60 * {total(rate(applies), 'result')}", "{{result}}"),
-            stacked=True,
-            span=8,
-        ),
-        over_time(
-            "Duration of a control call",
-            "One call and its read-back. A server takes a call between two batches, so a long"
-            " prefill delays it.",
-            "s",
-            *(
-                Query(quantile(q, controller("apply_seconds", "bucket")), f"p{100 * q:.0f}")
-                for q in (0.5, 0.95)
-            ),
-            span=8,
-        ),
-        over_time(
-            "Drift",
-            "Ticks in an hour that found a budget the controller had not decided: somebody else"
-            " writes too.",
-            "short",
-            Query(
-                once(drift, f"increase({drift.select()}[1h])"),
-                "{{target}}",
-            ),
-            span=8,
-        ),
-        states(
-            "Breaker",
-            "Open: calls to this server are held back after repeated failures. A trial call"
-            " follows by itself.",
-            Query(value(controller("breaker_state")), "{{target}}"),
-            names=BREAKER,
-            span=24,
-            height=5,
-        ),
-    ]
-
-
-def _exceptions() -> list[Any]:
-    lost = [
-        ("state_errors_total", "writes to the state file"),
-        ("audit_errors_total", "audit lines"),
-    ]
-    by_label = [
-        ("decision_errors_total", "target", "decisions {{target}}"),
-        ("discovery_errors_total", "origin", "target list {{origin}}"),
-    ]
-    return [
-        over_time(
-            "Pinned budgets",
-            "Budget that a person fixed; 0 without a pin.",
-            "short",
-            Query(value(controller("budget_pinned")), "{{target}}"),
-            step=True,
-            span=8,
-        ),
-        over_time(
-            "Governors in force",
-            "Servers by the governor in force: `paused` and `pinned` override the configured one.",
-            "short",
-            Query(total(value(controller("mode")), "mode"), "{{mode}}"),
-            stacked=True,
-            step=True,
-            span=8,
-        ),
-        over_time(
-            "Errors of the controller",
-            "Failures a second: writes to the state file, audit lines lost, decisions that ended"
-            " in an error, target lists that could not be read.",
-            "ops",
-            *(Query(total(rate(controller(name))), legend) for name, legend in lost),
-            *(Query(total(rate(controller(name)), by), legend) for name, by, legend in by_label),
-            span=8,
-        ),
-        states(
-            "Last reload of the configuration took effect",
-            "`no`: the changed file was refused and the old configuration is in force.",
-            Query(
-                largest(value(controller("config_last_reload_success")), "instance"),
-                "{{instance}}",
-            ),
-            names=YES_NO,
-            height=4,
-        ),
-        states(
-            "Configuration in force",
-            "A new band is a new configuration; its name is a hash of the file.",
-            Query(value(controller("config_hash")), "{{hash}} {{instance}}"),
-            names={1: ("in force", "blue")},
-            height=4,
-        ),
-    ]
-
-
-def _loop() -> list[Any]:
-    return [
-        over_time(
-            "Duration of a tick",
-            "Reading, deciding and waiting for control calls. It should stay below the interval.",
-            "s",
-            *(
-                Query(quantile(q, controller("loop_duration_seconds", "bucket")), f"p{100 * q:.0f}")
-                for q in (0.5, 0.95, 0.99)
-            ),
-            span=8,
-        ),
-        over_time(
-            "Lag of the loop",
-            "How late the last tick started. Above the interval, ticks are lost.",
-            "s",
-            Query(largest(value(controller("loop_lag_seconds")), "instance"), "{{instance}}"),
-            span=8,
-        ),
-        over_time(
-            "Reading all servers once",
-            "Time for one reading of every server's metrics.",
-            "s",
-            *(
-                Query(quantile(q, controller("scrape_seconds", "bucket")), f"p{100 * q:.0f}")
-                for q in (0.5, 0.95)
-            ),
-            span=8,
-        ),
-        over_time(
-            "Clock skew",
-            "A server's clock minus the controller's. Decisions do not depend on it.",
-            "s",
-            Query(value(controller("clock_skew_seconds")), "{{target}}"),
-            floor=None,
-        ),
-        over_time(
-            "Servers under control",
-            "How many the target lists name.",
-            "short",
-            Query(largest(value(controller("targets")), "instance"), "{{instance}}"),
-            step=True,
         ),
     ]

@@ -6,8 +6,8 @@ from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import ENGINE, engine_variables, frame
-from dashboards.panels import Query, buckets, labels_table, number, over_time, right_axis, row
+from dashboards.frame import ENGINE, engine_variables, frame, plan_changes
+from dashboards.panels import Query, buckets, number, over_time, right_axis, row
 from dashboards.promql import (
     engine,
     largest,
@@ -19,6 +19,7 @@ from dashboards.promql import (
     value,
 )
 from dashboards.sglang_series import GENERATING_ENDPOINTS
+from dashboards.tables import labels_table
 from jetspec_sglang.metric_list import INFO, INFO_LABELS, LAST_ROUND
 
 RUNNING = recorded("dp_rank:sglang_num_running_reqs:max")
@@ -60,6 +61,7 @@ def dashboard() -> build.Dashboard:
     )
     for variable in engine_variables(RUNNING.name):
         made = made.with_variable(variable)
+    made = made.annotation(plan_changes())
     for title, panels in (
         ("What runs", _what()),
         ("Requests", _requests()),

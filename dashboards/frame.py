@@ -1,11 +1,13 @@
-"""What all dashboards have in common: identity, links, time range, first variables. No I/O."""
+"""What dashboards have in common: identity, links, time range, variables, marks. No I/O."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models import dashboard as model
 
-from dashboards.variables import TAG, choice, datasource, link
+from dashboards.promql import RATE, Series, engine, events, once, total
+from dashboards.variables import TAG, Annotation, choice, datasource, link
+from jetspec_sglang.metric_list import BUDGET_CHANGES
 
 TPS = "jetspec-tps-budget"
 CONTROLLER = "jetspec-controller"
@@ -66,3 +68,27 @@ def engine_variables(name: str) -> list[build.QueryVariable]:
             "Served model names. Curves of several models have one line for each.",
         ),
     ]
+
+
+def plan_changes() -> Annotation:
+    """A mark where a server took another budget or table, whoever sent it."""
+    plan = engine(BUDGET_CHANGES)
+    changes = total(once(plan, f"increase({plan.select()}[{RATE}])"), "instance")
+    return Annotation(
+        "Budget plan changed (engine)",
+        f"{changes} > 0",
+        "orange",
+        "Budget plan changed",
+        "{{instance}}",
+    )
+
+
+def decided(decisions: Series) -> Annotation:
+    """A mark where the controller decided a change, with its reason."""
+    return Annotation(
+        "Controller's decision",
+        events(decisions, "target", "reason", action="!hold"),
+        "blue",
+        "{{reason}}",
+        "{{target}}",
+    )

@@ -95,7 +95,9 @@ def recorded(name: str) -> Series:
     if name not in recordings():
         raise UnknownSeriesError(f"no recording rule makes {name}")
     level, metric, _ = name.split(":")
-    labels = {part for part in ("budget", "batch", "phase", "le") if part in level.split("_")}
+    labels: set[str] = {
+        part for part in ("budget", "batch", "phase", "le") if part in level.split("_")
+    }
     for source in SGLANG:
         if metric.removesuffix("_bucket") == f"sglang_{source.name}":
             labels.update(source.labels)
@@ -137,8 +139,9 @@ def share(expr: str, by: str) -> str:
 
 
 def quantile(q: float, buckets: Series, *by: str, window: str = RATE) -> str:
-    """A percentile over all selected servers together, never a mean of percentiles."""
-    return f"histogram_quantile({q}, {total(rate(buckets, window), 'le', *by)})"
+    """A percentile over all selected servers together, never a mean of percentiles; nothing (not
+    NaN) while nothing was observed."""
+    return f"histogram_quantile({q}, {total(rate(buckets, window), 'le', *by)}) >= 0"
 
 
 def events(series: Series, *by: str, **matchers: str) -> str:

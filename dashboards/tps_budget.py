@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import TPS, engine_variables, frame
+from dashboards.frame import TPS, decided, engine_variables, frame, plan_changes
 from dashboards.panels import row
-from dashboards.promql import RATE, controller, engine, events, once, total
-from dashboards.tps_rows import accepted, batch, now, rounds, service, speed_up, throughput
-from dashboards.variables import Annotation, choice, one_of
-from jetspec_sglang.metric_list import BUDGET_CHANGES, ROUNDS
+from dashboards.promql import controller
+from dashboards.tps_costs import batch, rounds, service, speed_up
+from dashboards.tps_rows import accepted, now, throughput
+from dashboards.variables import choice, one_of
+from jetspec_sglang.metric_list import ROUNDS
 
 TTFT_BOUNDS = ["0.1", "0.2", "0.4", "0.6", "0.8", "1", "2", "4", "6", "8", "10", "20"]
 TPOT_BOUNDS = ["0.01", "0.02", "0.03", "0.04", "0.06", "0.08", "0.1", "0.2", "0.4", "0.8"]
@@ -25,7 +26,8 @@ def dashboard() -> build.Dashboard:
     )
     for variable in (*engine_variables(ROUNDS.name), *_variables()):
         made = made.with_variable(variable)
-    for annotation in _annotations():
+    decisions = controller("decisions_total", any_job=True)
+    for annotation in (plan_changes(), decided(decisions)):
         made = made.annotation(annotation)
     for title, panels in (
         ("Now", now()),
@@ -74,27 +76,5 @@ def _variables() -> list[build.QueryVariable | build.CustomVariable]:
             "0.1",
             "A request is on time if each further token took at most this on average. Must be one"
             " of SGLang's bucket edges (--bucket-inter-token-latency).",
-        ),
-    ]
-
-
-def _annotations() -> list[Annotation]:
-    plan = engine(BUDGET_CHANGES)
-    changes = total(once(plan, f"increase({plan.select()}[{RATE}])"), "instance")
-    decisions = controller("decisions_total", any_job=True)
-    return [
-        Annotation(
-            "Budget plan changed (engine)",
-            f"{changes} > 0",
-            "orange",
-            "Budget plan changed",
-            "{{instance}}",
-        ),
-        Annotation(
-            "Controller's decision",
-            events(decisions, "target", "reason", action="!hold"),
-            "blue",
-            "{{reason}}",
-            "{{target}}",
         ),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 
 PROMETHEUS = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -71,20 +72,23 @@ def link(title: str, uid: str, tooltip: str, *, same_servers: bool) -> build.Das
     )
 
 
-class Annotation(model.AnnotationQuery):
-    """A Prometheus annotation; the SDK's class lacks the fields of that data source."""
+class Annotation(Builder[model.AnnotationQuery]):
+    """A mark on the time axis wherever a query is above 0."""
 
     def __init__(self, name: str, expr: str, color: str, title: str, text: str) -> None:
-        super().__init__(name=name, datasource=PROMETHEUS, enable=True, icon_color=color, expr=expr)
-        self._format = {
-            "step": "10s",
-            "titleFormat": title,
-            "textFormat": text,
-            "useValueForTime": False,
-        }
+        self._made = _PrometheusAnnotation(
+            name=name, datasource=PROMETHEUS, enable=True, icon_color=color, expr=expr
+        )
+        self._made.shown = {"titleFormat": title, "textFormat": text}
+
+    def build(self) -> model.AnnotationQuery:
+        return self._made
+
+
+class _PrometheusAnnotation(model.AnnotationQuery):
+    """The SDK's class lacks the fields of this data source."""
+
+    shown: dict[str, str]
 
     def to_json(self) -> dict[str, object]:
-        return {**super().to_json(), **self._format}
-
-    def build(self) -> Annotation:
-        return self
+        return {**super().to_json(), **self.shown, "step": "10s", "useValueForTime": False}

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
+from jetspec_sglang import sglang_bridge as bridge
 from jetspec_sglang.budget import DEFAULT_MAX_BUDGET, BudgetState
-from jetspec_sglang.draft.check import check_head
+from jetspec_sglang.draft.check import check_head, read_target
 from jetspec_sglang.settings import MAX_BUDGET_LIMIT, Settings
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def validate_server_args(server_args: ServerArgs) -> None:
         raise ValueError(
             f"--page-size {server_args.page_size}: JETSPEC allows 1; a tree's rows are single slots"
         )
+    bridge.refuse_tokenizer_workers(server_args)
     steps = server_args.speculative_num_steps
     if steps not in (None, 1):
         raise ValueError(f"--speculative-num-steps {steps}: JETSPEC drafts in one step, allows 1")
@@ -146,8 +148,10 @@ def validate_server_args(server_args: ServerArgs) -> None:
     device = _device(server_args)
     max_budget = server_args.speculative_num_draft_tokens or DEFAULT_MAX_BUDGET[device]
     BudgetState.from_settings(settings, device, max_budget)
-    # The worker checks again; here a wrong head stops the server before the target is loaded.
-    check_head(server_args.speculative_draft_model_path, server_args.model_path)
+    # The worker checks again; here what is wrong stops the server before the target is loaded.
+    bridge.refuse_layers_with_state(bridge.target_config(server_args))
+    target = read_target(server_args.model_path)
+    check_head(server_args.speculative_draft_model_path, target).require()
 
 
 def _check_range(flag: str, value: int | None, largest: int) -> None:

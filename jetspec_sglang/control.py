@@ -67,8 +67,8 @@ def add_read_back(result: None, controller: Any, state: dict[str, Any]) -> None:
 def needs_sync(
     original: Callable[..., bool], scheduler: Scheduler, batch: Any, last_batch: Any
 ) -> bool:
-    """AROUND hook on the overlap decision: penalties count every committed token, so a batch
-    that has them waits for the previous round's result."""
+    """AROUND hook on the overlap decision: penalties and custom logit processors read every
+    committed token, so a batch that has them waits for the previous round's result."""
     if original(scheduler, batch, last_batch):
         return True
     return bool(
@@ -76,7 +76,10 @@ def needs_sync(
         and _worker(scheduler) is not None
         and batch.forward_mode.is_decode()
         and batch.sampling_info is not None
-        and batch.sampling_info.penalizer_orchestrator.is_required
+        and (
+            batch.sampling_info.penalizer_orchestrator.is_required
+            or batch.sampling_info.has_custom_logit_processor
+        )
         and len(scheduler.result_queue) > 0
     )
 

@@ -18,7 +18,7 @@ from jetspec_sglang import __version__, plugin
 from jetspec_sglang import sglang_bridge as bridge
 from jetspec_sglang.budget import BudgetState
 from jetspec_sglang.device import DeviceOps, device_ops
-from jetspec_sglang.draft.checkpoint import check_checkpoint, load_draft_vocab, resolve_head
+from jetspec_sglang.draft.check import check_head
 from jetspec_sglang.draft.config import HeadConfig
 from jetspec_sglang.draft.drafter import Drafter
 from jetspec_sglang.draft.scoring import Linear, Scorer
@@ -55,12 +55,11 @@ def build_engine(
             "`jetspec doctor`"
         )
     settings = Settings.from_environment()
-    folder = resolve_head(get_spec().speculative_draft_model_path)
-    config = HeadConfig.from_folder(folder)
     target = target_worker.model_runner
-    _check_target(target, config)
-    check_checkpoint(folder, config)
-    draft_vocab = load_draft_vocab(folder, config.vocab_size)
+    _check_target(target)
+    report = check_head(get_spec().speculative_draft_model_path, target.model_config.hf_text_config)
+    head = report.require()
+    config = head.config
 
     ops = device_ops(target_worker.device)
     draft = bridge.build_draft_runner(
@@ -75,7 +74,9 @@ def build_engine(
     scorer = Scorer(
         target.model.lm_head,
         width,
-        None if draft_vocab is None else torch.from_numpy(draft_vocab).to(target_worker.device),
+        None
+        if head.draft_vocab is None
+        else torch.from_numpy(head.draft_vocab).to(target_worker.device),
         _linear_for(ops),
     )
     drafter = Drafter(draft, config, scorer, settings.draft_trace)
@@ -90,12 +91,11 @@ def build_engine(
         drafter=drafter,
         budgets=budgets,
         width=width,
-        info=_info(folder, config, settings, budgets, width),
+        info=_info(head.folder, config, settings, budgets, width),
     )
 
 
-def _check_target(target: ModelRunner, config: HeadConfig) -> None:
-    config.check_against_target(target.model_config.hf_text_config)
+def _check_target(target: ModelRunner) -> None:
     if get_schedule().page_size != 1:
         raise ValueError(f"--page-size {get_schedule().page_size}: JETSPEC allows 1")
     if not hasattr(target.model, "set_dflash_layers_to_capture"):
@@ -107,6 +107,7 @@ def _check_target(target: ModelRunner, config: HeadConfig) -> None:
         raise ValueError(f"{type(target.model).__name__} exposes no lm_head to draft with")
     if target.model_config.is_multimodal:
         raise ValueError("JETSPEC serves text-only targets; this one is multimodal")
+    bridge.refuse_layers_with_state(target.model_config)
     if target.sliding_window_size is not None and target.sliding_window_size > 0:
         raise ValueError("JETSPEC serves targets with full attention; this one has a window")
 

@@ -28,7 +28,7 @@ def register() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from jetspec_sglang import algorithm, control, metrics, requests, weights
+    from jetspec_sglang import algorithm, control, finish, keys, metrics, requests, weights
     from jetspec_sglang import sglang_bridge as bridge
     from jetspec_sglang.platform.names import HOST_ATTENTION
 
@@ -41,6 +41,11 @@ def register() -> None:
     HookRegistry.register(bridge.READ_BACK, control.add_read_back, HookType.AFTER)
     HookRegistry.register(bridge.DISABLE_OVERLAP, control.needs_sync, HookType.AROUND)
     HookRegistry.register(bridge.VALIDATE_REQUEST, requests.validate, HookType.AROUND)
+    HookRegistry.register(bridge.ADVANCE_GRAMMARS, finish.note_ended_grammars, HookType.AROUND)
+    HookRegistry.register(bridge.RESOLVE_RUNS, finish.cut_runs, HookType.AROUND)
+    HookRegistry.register(bridge.CHECK_FINISH, finish.check_last_token, HookType.AROUND)
+    HookRegistry.register(bridge.SHOWN_ARGUMENTS, keys.hide_fields, HookType.AFTER)
+    HookRegistry.register(bridge.SHOWN_COMMAND_LINE, keys.hide_flags, HookType.AROUND)
     for target in bridge.WEIGHT_CHANGES:
         HookRegistry.register(target, weights.change, HookType.AROUND)
     for target in bridge.WEIGHT_RELEASES:

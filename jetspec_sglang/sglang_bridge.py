@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
+    from sglang.srt.configs.model_config import ModelConfig
     from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.managers.tp_worker import TpModelWorker
     from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
@@ -35,6 +36,8 @@ READ_BACK = (
     ".SchedulerInternalStateController._add_speculative"
 )
 VALIDATE_REQUEST = "sglang.srt.managers.tokenizer_manager.TokenizerManager._validate_one_request"
+SHOWN_ARGUMENTS = "sglang.srt.server_args.ServerArgs.resolved_dict"
+SHOWN_COMMAND_LINE = "sglang.srt.sampling.watermarking.core.redact_watermark_command_line"
 _WEIGHTS = "sglang.srt.managers.scheduler_components.weight_updater.SchedulerWeightUpdaterManager"
 WEIGHT_CHANGES = tuple(
     f"{_WEIGHTS}.{name}"
@@ -45,12 +48,17 @@ WEIGHT_CHANGES = tuple(
         "update_weights_from_ipc",
         "init_weights_update_group",
         "begin_weight_update",
+        "check_weights",
     )
 )
 WEIGHT_RELEASES = tuple(
     f"sglang.srt.managers.tokenizer_manager.TokenizerManager.{name}_memory_occupation"
     for name in ("release", "resume")
 )
+_RESULTS = "sglang.srt.managers.scheduler_components.batch_result_processor"
+RESOLVE_RUNS = f"{_RESULTS}.SchedulerBatchResultProcessor._resolve_spec_v2_tokens"
+ADVANCE_GRAMMARS = f"{_RESULTS}.SchedulerBatchResultProcessor.advance_grammar_fsm"
+CHECK_FINISH = "sglang.srt.managers.schedule_batch.Req.update_finish_state"
 METRICS_INIT = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.__init__"
 METRICS_LOG = "sglang.srt.observability.metrics_collector.SchedulerMetricsCollector.log_stats"
 
@@ -62,6 +70,48 @@ def require_checked_version() -> None:
         raise RuntimeError(
             f"jetspec-sglang needs sglang=={CHECKED_VERSION}, found {installed}; "
             f"install it with: pip install sglang=={CHECKED_VERSION}"
+        )
+
+
+def runs_jetspec() -> bool:
+    """Whether this scheduler serves with JETSPEC. Only once SGLang has published its settings."""
+    from sglang.srt.runtime_context import get_spec
+
+    return get_spec().speculative_algorithm == "JETSPEC"
+
+
+def target_config(server_args: ServerArgs) -> ModelConfig:
+    """SGLang's reading of the target's config.json, before anything is loaded."""
+    from sglang.srt.arg_groups.model_override_base import model_config_of
+
+    return model_config_of(server_args)
+
+
+def refuse_layers_with_state(config: ModelConfig) -> None:
+    """ValueError for a target whose layers keep something else than keys and values."""
+    from sglang.srt.configs.hybrid_arch import mambaish_config
+    from sglang.srt.configs.model_config import AttentionArch
+
+    name = (config.hf_config.architectures or ["this target"])[0]
+    if config.attention_arch == AttentionArch.SSM or mambaish_config(config) is not None:
+        raise ValueError(
+            f"--model-path: {name} has state-space or linear-attention layers; JETSPEC and the "
+            "host platform serve targets with full attention (MHA or GQA) in every layer"
+        )
+    if config.attention_arch != AttentionArch.MHA:
+        raise ValueError(
+            f"--model-path: {name} has {config.attention_arch.name} layers; JETSPEC and the host "
+            "platform serve targets with full attention (MHA or GQA) in every layer"
+        )
+
+
+def refuse_tokenizer_workers(server_args: ServerArgs) -> None:
+    """ValueError for tokenizer processes in which SGLang loads no plugins."""
+    workers = server_args.tokenizer_worker_num
+    if workers not in (None, 1):
+        raise ValueError(
+            f"--tokenizer-worker-num {workers}: JETSPEC and the host platform allow 1; SGLang "
+            "loads no plugins in more workers, so bad requests would reach the scheduler unchecked"
         )
 
 

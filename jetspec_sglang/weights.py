@@ -2,8 +2,9 @@
 
 The host platform packs every weight at the start, and JETSPEC scores drafts with rows of the
 target's output matrix: weights changed underneath would leave those copies behind, and SGLang's
-update of an algorithm's draft weights ends the scheduler. The answer is SGLang's own, with
-`success` false and HTTP 400.
+update of an algorithm's draft weights ends the scheduler. The weight checker's `reset_tensors`
+overwrites weights too; its other actions only read. The answer is SGLang's own, with `success`
+false and HTTP 400.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+RESET = "reset_tensors"
+"""The weight checker's action that overwrites the weights."""
 MESSAGE = (
     "the weights of a server with JETSPEC or on the host platform stay as they are: "
     "start another server with the new ones"
@@ -21,7 +24,7 @@ def change(original: Callable[..., Any], updater: Any, recv_req: Any) -> Any:
     """AROUND hook on the scheduler's weight updates."""
     from sglang.srt.managers import io_struct
 
-    if not _keeps_copies(updater.draft_worker):
+    if getattr(recv_req, "action", RESET) != RESET or not _keeps_copies(updater.draft_worker):
         return original(updater, recv_req)
     answer = getattr(io_struct, type(recv_req).__name__.replace("Input", "Output"))
     return answer(success=False, message=MESSAGE)

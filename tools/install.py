@@ -1,7 +1,8 @@
 """Make this clone's Python environment and print its interpreter: `python3 tools/install.py`.
 
 With `--prune` it also removes the shared environments in the cache that this clone does not use;
-with `--tests` it also installs the programs that some tests drive (Prometheus, Alertmanager, Chromium).
+with `--tests` it also installs the programs that some tests drive (Prometheus, Alertmanager,
+Chromium), with `--full-tests` those of `make test-full` too (buildah).
 
 Contract: afterwards `.venv/bin` holds python, jetspec and jetspec-controller. Two layers:
 the *shared* environment under the cache folder holds every dependency at the version pinned in
@@ -48,8 +49,8 @@ def main() -> int:
         interpreter = install(ROOT, cache_dir())
         if sys.argv[1:] == ["--prune"]:
             prune(cache_dir(), used=(ROOT / ".venv" / "complete").read_text())
-        if sys.argv[1:] == ["--tests"]:
-            require_debian_packages(missing_test_packages())
+        if sys.argv[1:] in (["--tests"], ["--full-tests"]):
+            require_debian_packages(missing_test_packages(full="--full-tests" in sys.argv))
         print(interpreter)
     except (InstallError, OSError) as error:
         print(f"install: {error}", file=sys.stderr)
@@ -121,7 +122,7 @@ def missing_debian_packages() -> list[str]:
     return missing
 
 
-def missing_test_packages() -> list[str]:
+def missing_test_packages(full: bool = False) -> list[str]:
     """Debian packages of the programs that tests drive and that are not on PATH."""
     programs = {
         "prometheus": "prometheus",
@@ -130,6 +131,8 @@ def missing_test_packages() -> list[str]:
         "chromium": "chromium",
         "chromedriver": "chromium-driver",
     }
+    if full:
+        programs |= {"buildah": "buildah", "debootstrap": "debootstrap"}
     missing = [package for program, package in programs.items() if shutil.which(program) is None]
     return list(dict.fromkeys(missing))
 
@@ -182,6 +185,11 @@ def make_clone(root: Path, folder: Path, shared: Path, content: str) -> None:
     editable = [part for project in PROJECTS for part in ("--editable", root / project)]
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
     _run([*pip, "--python", folder / "bin" / "python", "install", "--quiet", *offline, *editable])
+    locust = folder / "bin" / "locust"
+    locust.write_text(
+        f"#!{folder / 'bin' / 'python'}\nfrom loadtests.__main__ import main\n\nmain()\n"
+    )
+    locust.chmod(0o755)
     stamp(folder, content)
 
 

@@ -1,4 +1,5 @@
-"""The console script `jetspec-controller`: run, check-config, simulate, replay, explain.
+"""The console script `jetspec-controller`: run, check-config, simulate, replay, explain,
+pin, unpin, pause, resume.
 
 Exit status: 0 well, 1 a failure while running, 2 a mistake in what was asked for, 130 interrupted.
 """
@@ -15,13 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import __version__
+from . import __version__, commands
 from .kube import KubernetesUnavailableError
 from .settings import Settings, SettingsError, load
 from .simulator import cli as simulator
 
 logger = logging.getLogger(__name__)
 
+URL = "http://127.0.0.1:30900"
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -100,6 +102,27 @@ def _explain(options: argparse.Namespace) -> int:
     return 0
 
 
+def _pin(options: argparse.Namespace) -> int:
+    key = commands.token(options.token_file)
+    call = commands.pin(
+        options.url, key, options.target, options.budget, options.ttl, options.reason
+    )
+    print(asyncio.run(call))
+    return 0
+
+
+def _unpin(options: argparse.Namespace) -> int:
+    key = commands.token(options.token_file)
+    print(asyncio.run(commands.unpin(options.url, key, options.target)))
+    return 0
+
+
+def _pause(options: argparse.Namespace) -> int:
+    key = commands.token(options.token_file)
+    print(asyncio.run(commands.pause(options.url, key, paused=options.paused)))
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="jetspec-controller", description="Moves the tree budget of JetSpec servers."
@@ -108,18 +131,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-level", default="info", choices=("debug", "info", "warning", "error")
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    words = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="control servers until stopped")
+    run = words.add_parser("run", help="control servers until stopped")
     run.set_defaults(command=_run)
     _add_settings(run)
 
-    check = commands.add_parser("check-config", help="say whether a configuration is valid")
+    check = words.add_parser("check-config", help="say whether a configuration is valid")
     check.set_defaults(command=_check_config)
     check.add_argument("--show", action="store_true", help="print it with every default")
     _add_settings(check)
 
-    replay = commands.add_parser("replay", help="decide again on recorded observations")
+    replay = words.add_parser("replay", help="decide again on recorded observations")
     replay.set_defaults(command=_replay)
     replay.add_argument("recording", type=Path, help="the file `record` named")
     replay.add_argument("--target", help="this server only")
@@ -127,14 +150,44 @@ def _parser() -> argparse.ArgumentParser:
         "--policy", type=_mapping, default={}, metavar="JSON", help="policy keys to change"
     )
 
-    simulate = commands.add_parser("simulate", help="compare policies on simulated servers")
+    simulate = words.add_parser("simulate", help="compare policies on simulated servers")
     simulate.set_defaults(command=simulator.run)
     simulator.add_options(simulate)
 
-    explain = commands.add_parser("explain", help="why a server has its budget")
+    explain = words.add_parser("explain", help="why a server has its budget")
     explain.set_defaults(command=_explain)
     explain.add_argument("target", nargs="?", help="its id; default: every server")
-    explain.add_argument("--url", default="http://127.0.0.1:30900", help="the controller")
+    explain.add_argument("--url", default=URL, help="the controller")
+
+    pin = words.add_parser("pin", help="fix a server's budget for a while")
+    pin.set_defaults(command=_pin)
+    pin.add_argument("target", help="its id, as `explain` shows it")
+    pin.add_argument("budget", type=int, help="rounded down to a tier of the server")
+    pin.add_argument(
+        "--ttl",
+        type=_duration,
+        default=commands.seconds("15m"),
+        metavar="TIME",
+        help="how long: 90s, 15m, 2h, 1d (default: 15m)",
+    )
+    pin.add_argument("--reason", default="", help="kept in the audit log")
+
+    unpin = words.add_parser("unpin", help="end a pin now")
+    unpin.set_defaults(command=_unpin)
+    unpin.add_argument("target", help="its id")
+
+    pause = words.add_parser("pause", help="apply no decision to any server")
+    pause.set_defaults(command=_pause, paused=True)
+    resume = words.add_parser("resume", help="apply decisions again")
+    resume.set_defaults(command=_pause, paused=False)
+    for write in (pin, unpin, pause, resume):
+        write.add_argument("--url", default=URL, help="the controller (%(default)s)")
+        write.add_argument(
+            "--token-file",
+            type=Path,
+            metavar="FILE",
+            help=f"its first token is sent; default: the variable {commands.TOKEN_VARIABLE}",
+        )
     return parser
 
 
@@ -148,6 +201,13 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", type=Path, help="tokens that allow writes")
     parser.add_argument("--insecure", action="store_true", help="allow writes from anyone")
     parser.add_argument("--record", type=Path, help="append observations to this file")
+
+
+def _duration(text: str) -> float:
+    try:
+        return commands.seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _mapping(text: str) -> dict[str, Any]:

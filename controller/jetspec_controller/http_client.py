@@ -22,6 +22,7 @@ from .core import Fault
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 1 << 16
+PROBLEM = "application/problem+json"
 
 
 class FetchError(Exception):
@@ -104,6 +105,12 @@ class HttpClient:
         body = {"data": form} if form is not None else {"json": json}
         return await self._call("POST", url, timeout_s, headers=headers, **body)
 
+    async def send(
+        self, method: str, url: str, *, timeout_s: float, headers: Mapping[str, str], json: Any
+    ) -> Reply:
+        """Any other method, with a JSON body unless it is None."""
+        return await self._call(method, url, timeout_s, headers=headers, json=json)
+
     async def _call(self, method: str, url: str, timeout_s: float, **options: Any) -> Reply:
         if self._session is None:
             raise RuntimeError("HttpClient is used outside its async context")
@@ -122,11 +129,12 @@ class HttpClient:
         except aiohttp.ClientError as error:
             raise FetchError(Fault.HTTP, str(error) or type(error).__name__) from error
         if response.status in (401, 403):
-            raise FetchError(Fault.UNAUTHORISED, f"HTTP {response.status}")
+            said = f": {_problem(body)}" if response.content_type == PROBLEM else ""
+            detail = f"HTTP {response.status}{said}"
+            raise FetchError(Fault.UNAUTHORISED, detail, response.status)
         if not 200 <= response.status < 300:
-            raise FetchError(
-                Fault.HTTP, f"HTTP {response.status}: {_excerpt(body)}", response.status
-            )
+            said = _problem(body) if response.content_type == PROBLEM else _excerpt(body)
+            raise FetchError(Fault.HTTP, f"HTTP {response.status}: {said}", response.status)
         return Reply(body, _peer_time(response.headers.get("Date")))
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
@@ -142,6 +150,15 @@ class HttpClient:
 
 def _excerpt(body: bytes) -> str:
     return " ".join(body[:200].decode(errors="replace").split())
+
+
+def _problem(body: bytes) -> str:
+    """What an RFC 9457 document says to a person."""
+    try:
+        document = orjson.loads(body)
+        return str(document.get("detail") or document["title"])
+    except (orjson.JSONDecodeError, AttributeError, KeyError):
+        return _excerpt(body)
 
 
 def _peer_time(header: str | None) -> float | None:

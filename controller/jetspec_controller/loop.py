@@ -20,7 +20,7 @@ from .metrics import ControllerMetrics
 from .parts import Parts
 from .recorder import Recorder
 from .settings import policy_for
-from .show import show
+from .show import expect, show
 from .state_file import StateFile, StateUnavailableError
 from .targets import Target
 from .tracked import DecisionSummary, Tracked, summary
@@ -167,8 +167,7 @@ class ControlLoop:
                 self.fleet[name].target = target
             else:
                 self.fleet[name] = Tracked(target, deque(maxlen=self.settings.api.history))
-                # From 0 on, so that the first error already is an increase.
-                self.metrics.decision_errors_total.labels(name)
+                expect(self.metrics, name)
                 self.audit.write(
                     Event.TARGET_ADDED, target=name, url=target.url, origin=target.origin
                 )

@@ -34,9 +34,7 @@ METRICS = (
         "gauge",
         "1 if the last reload took effect, 0 if it was refused.",
     ),
-    Metric(
-        "config_restart_needed", "gauge", "Changed configuration keys that wait for a restart."
-    ),
+    Metric("config_restart_needed", "gauge", "Changed configuration keys that wait for a restart."),
     Metric("paused", "gauge", "1 while applying is paused through the API."),
     Metric("targets", "gauge", "Servers under control."),
     Metric("target_up", "gauge", "1 if the load was readable.", ("target",)),
@@ -79,9 +77,7 @@ METRICS = (
     ),
     Metric("applies_total", "counter", "Control calls by their result.", ("target", "result")),
     Metric("drift_total", "counter", "Ticks that found a budget nobody here decided.", ("target",)),
-    Metric(
-        "second_writer", "gauge", "1 while somebody else changes the budget too.", ("target",)
-    ),
+    Metric("second_writer", "gauge", "1 while somebody else changes the budget too.", ("target",)),
     Metric(
         "scrape_errors_total",
         "counter",

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from .actuators import Outcome
 from .core import PolicyConfig, Reason
 from .core.budgets import allowed_budgets
 from .metrics import ControllerMetrics
 from .state_file import Pin
 from .tracked import Tracked
+
+
+def expect(metrics: ControllerMetrics, target: str) -> None:
+    """Start a server's counters at 0, so that a rate sees the first event."""
+    metrics.decision_errors_total.labels(target)
+    metrics.drift_total.labels(target)
+    metrics.applies_total.labels(target, Outcome.APPLIED)
 
 
 def show(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .settings import ApiSettings, SettingsError
 
@@ -29,24 +30,7 @@ class Tokens:
                     "--token-file, or allow writes from anyone with --insecure"
                 )
             return cls({}, insecure=True)
-        try:
-            lines = api.token_file.read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"api.token_file: {api.token_file}: {error}") from error
-        digests: dict[str, bytes] = {}
-        for number, line in enumerate(lines, start=1):
-            words = line.split()
-            if not words or words[0].startswith("#"):
-                continue
-            name, token = (words[0], words[1]) if len(words) == 2 else (f"token-{number}", words[0])
-            if len(words) > 2 or len(token) < MIN_LENGTH or name in digests:
-                raise SettingsError(
-                    f"api.token_file: {api.token_file}:{number}: a line is `token` or "
-                    f"`name token`, names differ, a token has {MIN_LENGTH} characters or more"
-                )
-            digests[name] = _digest(token)
-        if not digests:
-            raise SettingsError(f"api.token_file: {api.token_file} holds no token")
+        digests = {name: _digest(token) for name, token in read_tokens(api.token_file).items()}
         return cls(digests, insecure=api.insecure)
 
     def actor(self, presented: str | None) -> str | None:
@@ -60,6 +44,29 @@ class Tokens:
                 if hmac.compare_digest(given, digest):
                     found = name
         return found
+
+
+def read_tokens(path: Path) -> dict[str, str]:
+    """The tokens of a file by name. Raises SettingsError."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"api.token_file: {path}: {error}") from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        name, token = (words[0], words[1]) if len(words) == 2 else (f"token-{number}", words[0])
+        if len(words) > 2 or len(token) < MIN_LENGTH or name in found:
+            raise SettingsError(
+                f"api.token_file: {path}:{number}: a line is `token` or `name token`, names "
+                f"differ, a token has {MIN_LENGTH} characters or more"
+            )
+        found[name] = token
+    if not found:
+        raise SettingsError(f"api.token_file: {path} holds no token")
+    return found
 
 
 def _digest(token: str) -> bytes:

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyBboxPatch
-from matplotlib.textpath import TextPath
+from matplotlib.textpath import text_to_path
 from matplotlib.transforms import IdentityTransform
 
 from dashboards.drawing import colors
@@ -57,8 +57,9 @@ def points(pixels: float) -> float:
 @lru_cache(maxsize=4096)
 def text_width(words: str, px: float, weight: str = "normal") -> float:
     """How many pixels the words are wide."""
-    font = FontProperties(family=FONT, weight=weight)
-    return TextPath((0, 0), words, size=px, prop=font).get_extents().width if words.strip() else 0.0
+    font = FontProperties(family=FONT, weight=weight, size=px)
+    width, _, _ = text_to_path.get_text_width_height_descent(words, font, ismath=False)
+    return width
 
 
 class Canvas:

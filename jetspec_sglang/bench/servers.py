@@ -78,6 +78,10 @@ class Fleet:
         flush_cache(server)
         return server, True
 
+    def pid(self, launch: Launch) -> int:
+        """The process of a running server, the parent of all of its others."""
+        return self._children[launch][0].pid
+
     def stop(self) -> None:
         """End every server."""
         for child, _ in self._children.values():

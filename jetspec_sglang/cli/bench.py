@@ -1,6 +1,6 @@
 """`jetspec bench WHAT`: measurements as Markdown tables.
 
-Contract: `serve`, `methods`, `round` and `curve` start and end their own servers. Exit status 1 when a limit
+Contract: all but the kernels start and end their own servers. Exit status 1 when a limit
 that the command states is not met. I/O: processes, HTTP, files that are asked for.
 """
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jetspec_sglang.cli import ablations, conditioning
+from jetspec_sglang.cli import ablations, conditioning, load, load_arguments
 from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError, UsageError
 
@@ -24,6 +24,7 @@ examples:
   jetspec bench curve --prompts gsm8k --requests 64
   jetspec bench ablations --config docs/ablations.json --target T --data answers \
       --answers gsm8k=held-out --out runs/ablations
+  jetspec bench load --rates 0.5 1 2 4 --out runs/load      goes on where it was stopped
   jetspec bench serve --write docs/benchmarks.md      put the table into its place there
 """
 QUICK: dict[str, dict[str, Any]] = {
@@ -31,6 +32,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "methods": {"requests": 2, "max_tokens": 32, "budgets": [16]},
     "round": {"requests": 2, "max_tokens": 32},
     "curve": {"requests": 4, "max_tokens": 48},
+    **load_arguments.QUICK,
 }
 _KERNELS = {
     "tree": "building trees",
@@ -102,6 +104,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     asked = kinds.add_parser("conditioning", help="are drafts conditioned on their path worth it?")
     conditioning.add_arguments(asked)
     _add_write(asked)
+
+    load_arguments.add_parsers(kinds, _add_write)
 
     for name, what in _KERNELS.items():
         kind = kinds.add_parser(name, help=f"{what}, in microseconds")
@@ -303,6 +307,11 @@ def _conditioning(args: argparse.Namespace) -> int:
     return _publish(args, variants, note)
 
 
+def _load(args: argparse.Namespace) -> int:
+    run = {"load": load.run_load, "step": load.run_step, "soak": load.run_soak}[args.kind]
+    return run(args, lambda rows, note: _publish(args, rows, note, load_arguments.section(args)))
+
+
 def _kernel(args: argparse.Namespace) -> int:
     kind = import_module(f"jetspec_sglang.bench.{args.kind}")
     return _publish(args, kind.table(cpu_time=args.cpu_time), kind.NOTE)
@@ -311,6 +320,7 @@ def _kernel(args: argparse.Namespace) -> int:
 _KINDS = {
     "serve": _serve, "methods": _methods, "round": _round, "curve": _curve,
     "ablations": _ablations, "conditioning": _conditioning,
+    "load": _load, "step": _load, "soak": _load,
     **dict.fromkeys(_KERNELS, _kernel),
 }  # fmt: skip
 
@@ -329,12 +339,12 @@ def _logs(args: argparse.Namespace) -> Path:
     return args.logs or cache_dir() / "bench"
 
 
-def _publish(args: argparse.Namespace, rows: list[list[str]], note: str) -> int:
+def _publish(args: argparse.Namespace, rows: list[list[str]], note: str, section: str = "") -> int:
     """Print the table with its notes, and write it where asked to."""
     from jetspec_sglang.bench import report
 
     body = f"{report.markdown(rows)}\n\n{note}\n{report.machine_line()}"
     print(body)
     if args.write:
-        report.write_section(args.write, args.kind, body)
+        report.write_section(args.write, section or args.kind, body)
     return 0

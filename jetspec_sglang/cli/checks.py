@@ -12,9 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jetspec_sglang.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from jetspec_sglang.draft.finding import Finding
 
 Status = Literal["ok", "warn", "fail"]
 ENTRY_POINTS = {"sglang.srt.plugins": "jetspec", "sglang.srt.platforms": "jetspec_host"}
@@ -22,12 +25,16 @@ ENTRY_POINTS = {"sglang.srt.plugins": "jetspec", "sglang.srt.platforms": "jetspe
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the doctor's table; `remedy` says what to do unless all is well."""
+    """One line of the doctor's table; `remedy` says what to do unless all is well.
+
+    findings: the same in parts, where there are several.
+    """
 
     name: str
     status: Status
     detail: str
     remedy: str = ""
+    findings: tuple["Finding", ...] = ()
 
 
 def guarded(name: str, check: Callable[[], Check]) -> Check:
@@ -130,9 +137,28 @@ def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Check:
     return Check("cpu", "ok", f"{os.cpu_count()} cores, {' '.join(useful)}")
 
 
+def check_quota() -> Check:
+    """Whether OpenMP's threads fit what the container may use."""
+    from jetspec_sglang.quota import THREADS, quota, usable_cpus
+
+    limit, cores = quota(), len(os.sched_getaffinity(0))
+    if limit is None:
+        return Check("cpu quota", "ok", f"none: {cores} CPUs")
+    usable = usable_cpus()
+    detail = f"{limit:g} of {cores} CPUs"
+    asked = os.environ.get(THREADS)
+    if asked is not None and asked.isdigit() and int(asked) > usable:
+        detail += f", but {THREADS}={asked}: threads would wait for each other"
+        return Check("cpu quota", "warn", detail, f"set {THREADS}={usable}, or unset it")
+    threads = asked or (usable if usable < cores else cores)
+    return Check("cpu quota", "ok", f"{detail}: `jetspec serve` starts {threads} threads")
+
+
 def check_load() -> Check:
     """Whether other processes hold cores that the host platform's threads would wait for."""
-    cores, busy = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    from jetspec_sglang.quota import usable_cpus
+
+    cores, busy = usable_cpus(), os.getloadavg()[0]
     detail = f"{busy:.1f} of {cores} cores busy in the last minute"
     if busy <= cores / 2 or os.environ.get("OMP_NUM_THREADS") == "1":
         return Check("load", "ok", detail)

@@ -84,6 +84,7 @@ def examine(args: argparse.Namespace) -> list["Check"]:
     if host:
         found += [
             guarded("cpu", machine.check_cpu),
+            guarded("cpu quota", machine.check_quota),
             guarded("load", machine.check_load),
             guarded("native library", machine.check_native),
         ]

@@ -42,23 +42,25 @@ def check_head(
     from jetspec_sglang.cli.serve import NO_EMBEDDED_HEAD, NO_HEAD
 
     if head is None and model is not None:
-        return Check("head", "warn", f"none named for {model}", _remedy(NO_HEAD)), None
+        return Check("head", "warn", f"none named for {model}", NO_HEAD), None
     if head is None:
-        return Check("head", "fail", "none found", _remedy(NO_EMBEDDED_HEAD)), None
-    from jetspec_sglang.draft.check import read_head
+        return Check("head", "fail", "none found", NO_EMBEDDED_HEAD), None
+    from jetspec_sglang.draft import check as draft
 
-    try:
-        folder, config, drafted = read_head(head)
-        if target is not None:
-            config.check_against_target(_target_config(target))
-    except (FileNotFoundError, ValueError) as error:
-        return Check("head", "fail", str(error), "name another head, or correct this one"), None
+    report = draft.check_head(head, None if target is None else _target_config(target))
+    remedy = "; ".join(dict.fromkeys(finding.remedy for finding in report.findings))
+    told = "; ".join(str(finding) for finding in report.findings)
+    if report.head is None:
+        return Check("head", "fail", f"{head}: {told}", remedy, report.findings), None
+    folder, config, drafted = report.head.folder, report.head.config, report.head.draft_vocab
     detail = (
         f"{folder}: {config.num_hidden_layers} layers, block {config.block_size}, "
         f"{'causal' if config.causal else 'bidirectional'}, "
         f"taps {','.join(map(str, config.target_layer_ids))}, drafts from "
         f"{config.vocab_size if drafted is None else len(drafted)} of {config.vocab_size} tokens"
     )
+    if report.findings:
+        return Check("head", "warn", f"{detail}; {told}", remedy, report.findings), config
     return Check("head", "ok", detail), config
 
 
@@ -111,11 +113,6 @@ def free_memory(host: bool) -> int:
     import torch
 
     return torch.cuda.mem_get_info()[0]
-
-
-def _remedy(message: str) -> str:
-    """What follows the first colon of one of `jetspec serve`'s refusals."""
-    return message.partition(": ")[2]
 
 
 def _target_config(folder: Path) -> dict[str, Any]:

@@ -1,14 +1,18 @@
 """Quick checks of a target and a head before SGLang loads them.
 
-Contract: each raises CommandError with one line. I/O: reads config.json and tensor headers; asks
+Contract: each raises CommandError with one line. I/O: reads config.json and the head's files; asks
 the hub for what is not on disk (SGLang would fetch the same files).
 """
 
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jetspec_sglang.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from jetspec_sglang.draft.finding import Finding
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -41,18 +45,13 @@ def target_config(model: str) -> dict:
         raise CommandError(f"{file}: {error}") from None
 
 
-def check_head(head: str, model: str | None) -> None:
-    """Refuse a head that is missing, damaged, or made for another target."""
-    from jetspec_sglang.draft.checkpoint import check_checkpoint, resolve_head
-    from jetspec_sglang.draft.config import HeadConfig
+def require_head(head: str, model: str | None) -> tuple["Finding", ...]:
+    """Refuse a head that is missing, damaged, or made for another target. Returns the warnings."""
+    from jetspec_sglang.draft.check import check_head, read_target
 
     try:
-        folder = resolve_head(head)
-        config = HeadConfig.from_folder(folder)
-        check_checkpoint(folder, config)
-        if model is not None and (Path(model).expanduser() / "config.json").is_file():
-            config.check_against_target(target_config(model))
-    except (FileNotFoundError, ValueError) as error:
+        return check_head(head, read_target(model)).require().warnings
+    except ValueError as error:
         raise CommandError(str(error)) from None
 
 

@@ -22,6 +22,7 @@ from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import (
     DEFAULT_PORT,
+    EMBEDDED_NAME,
     HEAD,
     MAX_BUDGET,
     MODEL,
@@ -29,6 +30,7 @@ from jetspec_sglang.cli.launch import (
     sglang_arguments,
     wants_jetspec,
 )
+from jetspec_sglang.quota import fit_threads
 
 EXAMPLES = """\
 Every other flag goes to SGLang as it is; `python -m sglang.launch_server --help` lists them.
@@ -41,21 +43,20 @@ examples:
       --speculative-draft-model-path JetSpec/jetspec-qwen3-8b
 """
 
-NO_HEAD = (
-    "no draft head for {model}: name one with --speculative-draft-model-path, or serve without "
-    "speculation with --plain"
-)
+NO_HEAD = "name one with --speculative-draft-model-path, or serve without speculation with --plain"
 NO_EMBEDDED_HEAD = (
-    "no draft head for the embedded model: set JETSPEC_HEAD to a head's folder or hub id, train "
-    "one with `jetspec train`, or serve without speculation with --plain"
+    "set JETSPEC_HEAD to a head's folder or hub id, train one with `jetspec train`, or serve "
+    "without speculation with --plain"
 )
+"""What to do where no head is named."""
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "serve",
         help=COMMANDS["serve"].help,
-        usage="jetspec serve [--plain] [--no-controller] [--controller-port PORT] [SGLANG FLAG ...]",
+        usage="jetspec serve [--plain] [--no-controller] [--controller-port PORT] "
+        "[--server-log FILE] [SGLANG FLAG ...]",
         description="Serve a model (default: the embedded SmolLM2-135M-Instruct) over SGLang's "
         "OpenAI-compatible API, decoding with JetSpec trees.",
         epilog=EXAMPLES,
@@ -77,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--controller-port", type=int, default=30900, help="port of the controller (%(default)s)"
+    )
+    parser.add_argument(
+        "--server-log",
+        metavar="FILE",
+        help="where SGLang's own lines go when other processes run beside it; - is this terminal "
+        "(default: a file in the cache folder, named at the start)",
     )
 
 
@@ -115,6 +122,8 @@ def plan(args: argparse.Namespace) -> dict[str, Any]:
     if controlled and (reason := controller.obstacle(flags)):
         print(f"jetspec serve: serving without the controller: {reason}", file=sys.stderr)
         controlled = False
+    if host and (threads := fit_threads(os.environ)):
+        print(f"jetspec serve: {threads} threads fit this container's CPU quota", file=sys.stderr)
     if host and (load := check_load()).status != "ok":
         print(f"jetspec serve: {load.detail}; {load.remedy}", file=sys.stderr)
     url = controller.server_url(flags, port)
@@ -122,12 +131,38 @@ def plan(args: argparse.Namespace) -> dict[str, Any]:
     if controlled:
         os.environ.update(controller.environment(flags, port))
         companions.append(controller.companion(url, args.controller_port))
-    return {"server": server, "url": url, "companions": companions}
+    return {
+        "server": server,
+        "url": url,
+        "log": _log_file(args.server_log, port),
+        "told": {
+            "model": flags.value(*MODEL) or f"{EMBEDDED_NAME} ({target})",
+            **({"head": flags.value(HEAD) or head} if jetspec else {}),
+        },
+        "companions": companions,
+    }
 
 
 def supervise(launch: dict[str, Any]) -> NoReturn:
     """Become the process that runs the server and its companions."""
     become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(launch)])
+
+
+def _log_file(given: str | None, port: int) -> str | None:
+    """An empty file for the server's lines; None for the terminal. CommandError if it cannot be."""
+    from jetspec_sglang.cache import cache_dir
+
+    if given == "-":
+        return None
+    file = Path(given) if given else cache_dir() / "serve" / f"{port}.log"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+    except OSError as error:
+        if given is None:
+            return None
+        raise CommandError(f"--server-log {file}: {error.strerror}") from None
+    return str(file.absolute())
 
 
 def require_port(port: int, flag: str) -> None:
@@ -177,12 +212,13 @@ def hold(port: int, flag: str) -> None:
 def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None]:
     """What to add to the command line: (the embedded target, its head), None for what is given."""
     from jetspec_sglang import embedded
-    from jetspec_sglang.cli.models import check_head, check_model
+    from jetspec_sglang.cli.models import check_model, require_head
 
     model, head = flags.value(*MODEL), flags.value(HEAD)
     chosen = head or (embedded.head_path() if model is None else None)
     if jetspec and chosen is None:
-        raise CommandError(NO_EMBEDDED_HEAD if model is None else NO_HEAD.format(model=model))
+        remedy = NO_EMBEDDED_HEAD if model is None else NO_HEAD
+        raise CommandError(f"no draft head for {model or 'the embedded model'}: {remedy}")
     if model is None:
         try:
             target = str(embedded.target_path())
@@ -192,7 +228,8 @@ def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None
         target = None
         check_model(model, flags.value("--revision"))
     if jetspec and chosen is not None:
-        check_head(chosen, model or target)
+        for finding in require_head(chosen, model or target):
+            print(f"jetspec serve: draft head: {finding}; {finding.remedy}", file=sys.stderr)
     return target, chosen if jetspec and head is None else None
 
 

@@ -1,7 +1,8 @@
 """`python -m jetspec_sglang.cli.supervise PLAN`: run a server and its companions together.
 
-Contract: PLAN is JSON `{server: argv, url, companions: [{name, command, page, ready, log}]}`.
-`url` is the server's address. A companion (the controller, Prometheus, ...) is ready when `ready`,
+Contract: PLAN is JSON `{server: argv, url, log, told, companions: [{name, command, page, ready,
+log}]}`. `url` is the server's address, `log` the file its own lines go to (null: this terminal),
+`told` what is said about the launch at its start, by name. A companion (the controller, Prometheus, ...) is ready when `ready`,
 a URL, answers 200; without it, at once. Its output goes to the file `log`, or to this process's.
 `page` is printed for people when the server and every running companion are ready. Ends when the
 server ends, with its exit status (128 + N when signal N ended it). SIGTERM and SIGINT end the
@@ -9,7 +10,7 @@ companions first, in order, so that a controller can still leave the budget as i
 server; a second one kills all. What a child leaves behind in its process group is killed when it
 has ended. A companion that ends by itself is reported and the server goes on. None outlives this
 process. Standard library only: it stays in memory as long as the server.
-I/O: processes, signals, GET, the log files.
+I/O: processes, signals, GET, one POST /generate, the log files.
 """
 
 import contextlib
@@ -25,6 +26,8 @@ import urllib.request
 
 TICK_S = 0.2
 READY_EVERY_S = 1.0
+FIRST_TOKEN_S = 10.0
+LAST_LINES = 15
 GRACE_S = 10.0
 LATE_S = 30.0
 """How long a ready server waits for a companion before the addresses are printed all the same."""
@@ -75,6 +78,39 @@ def is_ready(url: str, path: str = "/ready") -> bool:
         return False
 
 
+def budget_in_force(url: str) -> str | None:
+    """What the server says of its tree budget; None when it does not say it."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        with urllib.request.urlopen(f"{url}/server_info", timeout=5) as answer:
+            state = json.load(answer)["internal_states"][0]["jetspec"]
+        return f"{state['budget']} of at most {state['max_budget']} nodes"
+    return None
+
+
+def seconds_to_first_token(url: str) -> float | None:
+    """How long one short request takes; None when the server does not answer it."""
+    body = json.dumps({"text": "Hello", "sampling_params": {"max_new_tokens": 1}}).encode()
+    request = urllib.request.Request(
+        f"{url}/generate", body, {"Content-Type": "application/json"}, method="POST"
+    )
+    started = time.monotonic()
+    with contextlib.suppress(OSError, ValueError):
+        with urllib.request.urlopen(request, timeout=FIRST_TOKEN_S) as answer:
+            answer.read()
+        return time.monotonic() - started
+    return None
+
+
+def last_lines(log: str) -> list[str]:
+    """The end of a log, without progress bars and empty lines."""
+    try:
+        with open(log, encoding="utf-8", errors="replace", newline="\n") as file:
+            lines = [line.rstrip().rsplit("\r", 1)[-1][:400] for line in file]
+    except OSError:
+        return []
+    return [line for line in lines if line][-LAST_LINES:]
+
+
 class Companion:
     """A process beside the server."""
 
@@ -101,11 +137,14 @@ class Supervisor:
     """Server and companions as one process to whoever started it."""
 
     def __init__(self, plan: dict) -> None:
-        self.url, self._late_at = plan["url"], 0.0
+        self.url, self._late_at, self.log = plan["url"], 0.0, plan.get("log")
+        told = {**plan.get("told", {}), **({"log": self.log} if self.log else {})}
+        for name, value in told.items():
+            self._say(f"{name + ':':<8} {value}")
         self.signals: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        self.server = start(plan["server"])
+        self.server = start(plan["server"], self.log)
         self.companions: list[Companion] = []
         for companion in plan["companions"]:
             try:
@@ -129,7 +168,15 @@ class Supervisor:
         status = code if code >= 0 else 128 - code
         if not self.signals:
             self._say(f"the server ended by itself with status {status}; its log says why")
+            for line in last_lines(self.log) if self.log and status else ():
+                print(f"  {line}", file=sys.stderr)
         return status
+
+    def _say_first_answer(self) -> None:
+        if budget := budget_in_force(self.url):
+            self._say(f"{'budget:':<8} {budget}")
+        if (seconds := seconds_to_first_token(self.url)) is not None:
+            self._say(f"first token after {seconds:.2f} s")
 
     def _tell_when_ready(self) -> bool:
         """Print the addresses if all is ready, or if a companion is late; whether it did."""
@@ -144,6 +191,7 @@ class Supervisor:
         self._say(f"ready: API on {self.url}/v1{''.join(pages)}")
         if late:
             self._say(f"not ready yet: {', '.join(late)}")
+        self._say_first_answer()
         return True
 
     def _report_ended(self) -> None:

@@ -1,46 +1,84 @@
-"""`check_head`: whether a head folder is whole and fits a target, before anything is loaded.
+"""`check_head`: everything that can be said about a head before a server loads it.
 
-Contract: reads the head's config.json and tensors, and the target's config.json when the
-target is a folder; `resolve_head` may ask the hub for a head that is not on disk.
+Contract: the one check of doctor, serve and engine. It raises nothing: what is wrong is in the
+findings. I/O: reads the head's files, weights included; asks the hub for a head that is not on
+disk.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from jetspec_sglang.draft.checkpoint import (
-    check_checkpoint,
-    check_finite,
     load_draft_vocab,
+    not_finite,
     resolve_head,
+    tensor_findings,
 )
 from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.draft.finding import Finding, HeadError
 
 
-def read_head(head: str) -> tuple[Path, HeadConfig, np.ndarray | None]:
-    """Folder, config and draft vocabulary of a head whose files are whole.
+@dataclass(frozen=True, slots=True)
+class SoundHead:
+    """A head that may be served."""
 
-    Raises ValueError or FileNotFoundError.
+    folder: Path
+    config: HeadConfig
+    draft_vocab: np.ndarray | None
+    warnings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadReport:
+    """What was found. `head` is None when a finding forbids serving it."""
+
+    name: str
+    head: SoundHead | None
+    findings: tuple[Finding, ...]
+
+    def require(self) -> SoundHead:
+        """The head, or HeadError with everything that forbids serving it."""
+        if self.head is None:
+            failures = [finding for finding in self.findings if finding.severity == "fail"]
+            raise HeadError(failures, f"draft head {self.name}")
+        return self.head
+
+
+def check_head(name: str, target: Any | None) -> HeadReport:
+    """Examine a head, and whether it fits a target.
+
+    name: a folder or hub id. target: a transformers config, a mapping like config.json, or None.
     """
-    folder = resolve_head(head)
-    config = HeadConfig.from_folder(folder)
-    check_checkpoint(folder, config)
-    check_finite(folder)
-    return folder, config, load_draft_vocab(folder, config.vocab_size)
+    findings: list[Finding] = []
+    try:
+        folder = resolve_head(name)
+        config = HeadConfig.from_folder(folder)
+        if target is not None:
+            findings += config.target_findings(target)
+        findings += tensor_findings(folder, config) or not_finite(folder)
+        vocab = load_draft_vocab(folder, config.vocab_size)
+    except HeadError as error:
+        return HeadReport(name, None, (*findings, *error.findings))
+    if any(finding.severity == "fail" for finding in findings):
+        return HeadReport(name, None, tuple(findings))
+    return HeadReport(name, SoundHead(folder, config, vocab, tuple(findings)), tuple(findings))
 
 
-def check_head(head: str, target: str | None) -> None:
-    """Refuse a head that is missing, damaged, or made for another target.
-
-    `target`: a folder, or a name that is not looked at. Raises ValueError or FileNotFoundError.
-    """
-    _, config, _ = read_head(head)
-    if target is None:
-        return
-    file = Path(target).expanduser() / "config.json"
-    if file.is_file():
-        text = json.loads(file.read_text(encoding="utf-8"))
-        config.check_against_target(text.get("text_config", text))
+def read_target(model: str | None) -> dict[str, Any] | None:
+    """config.json of a target that is a folder; None for what is not on this disk."""
+    file = None if model is None else Path(model).expanduser() / "config.json"
+    if file is None or not file.is_file():
+        return None
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: not valid JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{file}: must hold one JSON object")
+    return raw

@@ -1,8 +1,8 @@
 """Files of a head folder: config.json, *.safetensors, and an optional draft_vocab_ids.npy.
 
 Contract: reads headers and small arrays; weights are read only by `load_tensors` and
-`check_finite`. `resolve_head` is the one place that may use the network (a hub id). Errors are
-ValueError or FileNotFoundError that name the folder and every tensor at fault.
+`not_finite`. `resolve_head` is the one place that may use the network (a hub id). What is wrong is
+a `HeadError` whose findings name every file and tensor at fault.
 """
 
 from __future__ import annotations
@@ -15,33 +15,41 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
-from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.draft.config import LFS_POINTER, HeadConfig, lfs_pointer
+from jetspec_sglang.draft.finding import Finding, HeadError
 
 DRAFT_VOCAB_FILE = "draft_vocab_ids.npy"
 FLOAT_DTYPES = ("BF16", "F16", "F32")
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_OF_THE_TARGET = ("embed_tokens", "lm_head")
+_EXPORT = "export the head again, in the layout of JetSpec's release"
 _HUB_FILES = ("config.json", "*.safetensors", DRAFT_VOCAB_FILE)
 
 
 def resolve_head(head: str | Path) -> Path:
     """Folder of a head given as a folder, a hub id, or either with `::subfolder`.
 
-    An existing folder wins over a hub repository of the same name. Raises FileNotFoundError when
-    neither is there.
+    An existing folder wins over a hub repository of the same name. Raises HeadError when neither
+    is there.
     """
     root, _, subfolder = str(head).partition("::")
     if subfolder and ".." in Path(subfolder).parts:
-        raise ValueError(f"draft head {head}: the subfolder may not contain '..'")
+        raise _nowhere(head, "the subfolder may not contain '..'")
     local = Path(root).expanduser()
     if not local.is_dir():
         if not _HUB_ID.fullmatch(root):
-            raise FileNotFoundError(f"draft head {head}: no such folder, and not a hub id")
+            raise _nowhere(head, "no such folder, and not a hub id")
         local = _download(root, subfolder)
     folder = local / subfolder if subfolder else local
     if not folder.is_dir():
-        raise FileNotFoundError(f"draft head {head}: {root} has no folder {subfolder}")
+        raise _nowhere(head, f"{root} has no folder {subfolder}")
     return folder
+
+
+def _nowhere(head: str | Path, allowed: str) -> HeadError:
+    remedy = "name the folder of a head, or a hub id like owner/name"
+    return HeadError([Finding("not_found", f"draft head {head}", None, allowed, remedy)])
 
 
 def _download(repo: str, subfolder: str) -> Path:
@@ -52,9 +60,7 @@ def _download(repo: str, subfolder: str) -> Path:
     try:
         return Path(snapshot_download(repo, allow_patterns=[prefix + name for name in _HUB_FILES]))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise FileNotFoundError(
-            f"draft head {repo}: no such folder, and the hub does not give it: {error}"
-        ) from error
+        raise _nowhere(repo, f"no such folder, and the hub does not give it: {error}") from error
 
 
 def expected_tensors(config: HeadConfig) -> dict[str, tuple[int, ...]]:
@@ -87,35 +93,54 @@ def expected_tensors(config: HeadConfig) -> dict[str, tuple[int, ...]]:
 
 
 def check_checkpoint(folder: str | Path, config: HeadConfig) -> None:
-    """Compare the headers of every *.safetensors file with `expected_tensors(config)`.
+    """HeadError when the tensors are not those of the release's layout."""
+    if found := tensor_findings(folder, config):
+        raise HeadError(found, str(folder))
 
-    Raises ValueError that names each missing, unexpected, wrong-shaped or non-float tensor.
+
+def tensor_findings(folder: str | Path, config: HeadConfig) -> list[Finding]:
+    """What differs from `expected_tensors(config)` in the headers of every *.safetensors file.
+
+    Raises HeadError for files that cannot be read.
     """
-    found = _headers(Path(folder))
+    held = _headers(Path(folder))
     expected = expected_tensors(config)
-    problems = [f"missing {name} {list(expected[name])}" for name in expected if name not in found]
-    problems += [f"unexpected {name}" for name in sorted(found) if name not in expected]
-    for name, (shape, dtype) in found.items():
-        if name in expected and shape != expected[name]:
-            problems.append(f"{name} has shape {list(shape)}, wanted {list(expected[name])}")
-        if name in expected and dtype not in FLOAT_DTYPES:
-            problems.append(f"{name} has dtype {dtype}, wanted one of {', '.join(FLOAT_DTYPES)}")
-    if problems:
-        raise ValueError(f"draft head {folder}: " + "; ".join(problems))
+    found = [
+        Finding("tensor_missing", name, None, f"missing, wanted {list(shape)}", _EXPORT)
+        for name, shape in expected.items()
+        if name not in held
+    ]
+    found += [_unexpected(name) for name in sorted(held) if name not in expected]
+    for name, (shape, dtype) in held.items():
+        if name not in expected:
+            continue
+        if shape != expected[name]:
+            allowed = f"has shape {list(shape)}, wanted {list(expected[name])}"
+            found.append(Finding("tensor_shape", name, None, allowed, _EXPORT))
+        if dtype not in FLOAT_DTYPES:
+            allowed = f"has dtype {dtype}, wanted one of {', '.join(FLOAT_DTYPES)}"
+            found.append(Finding("tensor_type", name, None, allowed, _EXPORT))
+    return found
 
 
-def check_finite(folder: str | Path) -> None:
-    """ValueError that names the tensors of a checked head that hold NaN or infinite values."""
+def _unexpected(name: str) -> Finding:
+    part = name.removesuffix(".weight").rpartition(".")[2]
+    if part in _OF_THE_TARGET:
+        allowed = f"unexpected; the engine uses the target's own {part}"
+        remedy = f"export the head without {name}"
+        return Finding("tensor_unexpected", name, None, allowed, remedy)
+    return Finding("tensor_unexpected", name, None, "unexpected", _EXPORT)
+
+
+def not_finite(folder: str | Path) -> list[Finding]:
+    """The tensors of a head whose files are whole that hold NaN or infinite values."""
     broken = []
     for path in _weight_files(Path(folder)):
         with safe_open(path, framework="pt") as file:
             names = sorted(file.keys())
             broken += [name for name in names if not file.get_tensor(name).isfinite().all()]
-    if broken:
-        more = f" and {len(broken) - 3} more" if len(broken) > 3 else ""
-        raise ValueError(
-            f"draft head {folder}: NaN or infinite values in {', '.join(broken[:3])}{more}"
-        )
+    allowed = "holds NaN or infinite values"
+    return [Finding("tensor_not_finite", name, None, allowed, _EXPORT) for name in broken]
 
 
 def load_tensors(folder: str | Path, config: HeadConfig) -> dict[str, torch.Tensor]:
@@ -128,38 +153,60 @@ def load_tensors(folder: str | Path, config: HeadConfig) -> dict[str, torch.Tens
 
 
 def load_draft_vocab(folder: str | Path, vocab_size: int) -> np.ndarray | None:
-    """Ids the head drafts from, int64 ascending; None when it drafts from the whole vocabulary."""
+    """Ids the head drafts from, int64 ascending; None when it drafts from the whole vocabulary.
+
+    Raises HeadError.
+    """
     path = Path(folder) / DRAFT_VOCAB_FILE
     if not path.exists():
         return None
+    if is_lfs_pointer(path):
+        raise HeadError([lfs_pointer(path)], str(folder))
     try:
         ids = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path}: not a plain NumPy array: {error}") from None
+        raise _bad_vocab(path, f"not a plain NumPy array: {error}") from None
     if not isinstance(ids, np.ndarray):
-        raise ValueError(f"{path}: must hold one array")
+        raise _bad_vocab(path, "must hold one array")
     if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
-        raise ValueError(
-            f"{path}: must be a non-empty vector of integers, is {ids.dtype} {list(ids.shape)}"
-        )
+        shape = list(ids.shape)
+        raise _bad_vocab(path, f"must be a non-empty vector of integers, is {ids.dtype} {shape}")
     low, high = int(ids.min()), int(ids.max())
     if low < 0 or high >= vocab_size:
-        raise ValueError(f"{path}: ids reach from {low} to {high}, allowed 0 to {vocab_size - 1}")
+        raise _bad_vocab(path, f"ids reach from {low} to {high}, allowed 0 to {vocab_size - 1}")
     ids = ids.astype(np.int64)
     if np.any(np.diff(ids) <= 0):
-        raise ValueError(f"{path}: ids must be ascending and without duplicates")
+        raise _bad_vocab(path, "ids must be ascending and without duplicates")
     return ids
+
+
+def is_lfs_pointer(path: Path) -> bool:
+    """Whether Git has not fetched this file yet."""
+    with path.open("rb") as file:
+        return file.read(len(LFS_POINTER)) == LFS_POINTER
+
+
+def _bad_vocab(path: Path, allowed: str) -> HeadError:
+    return HeadError([Finding("draft_vocab", path.name, None, allowed, _EXPORT)], str(path.parent))
 
 
 def _weight_files(folder: Path) -> list[Path]:
     files = sorted(folder.glob("*.safetensors"))
+    if pointers := [path for path in files if is_lfs_pointer(path)]:
+        raise HeadError([lfs_pointer(path) for path in pointers], str(folder))
     if files:
         return files
     pickled = sorted(
         path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in folder.glob(pattern)
     )
-    hint = f" ({', '.join(pickled)}: pickled weights are refused, convert them)" if pickled else ""
-    raise FileNotFoundError(f"draft head {folder}: no *.safetensors file there{hint}")
+    if pickled:
+        allowed = "pickled weights are refused"
+        found = [
+            Finding("pickled", name, None, allowed, "convert it to safetensors") for name in pickled
+        ]
+    else:
+        found = [Finding("no_weights", "*.safetensors", None, "no such file there")]
+    raise HeadError(found, str(folder))
 
 
 def _headers(folder: Path) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -169,9 +216,13 @@ def _headers(folder: Path) -> dict[str, tuple[tuple[int, ...], str]]:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 - not a mapping
                     if name in found:
-                        raise ValueError(f"draft head {folder}: {name} is in two files")
+                        twice = Finding("tensor_twice", name, None, "is in two files", _EXPORT)
+                        raise HeadError([twice], str(folder))
                     part = file.get_slice(name)
                     found[name] = (tuple(part.get_shape()), part.get_dtype())
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path}: truncated or damaged: {error}") from None
+            damaged = Finding(
+                "damaged", path.name, None, f"truncated or damaged: {error}", "fetch the file again"
+            )
+            raise HeadError([damaged], str(folder)) from None
     return found

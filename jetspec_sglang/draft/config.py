@@ -1,7 +1,7 @@
 """`HeadConfig`: what a head folder's config.json says, checked and in one spelling.
 
-Contract: `HeadConfig.from_folder` reads one file; everything else here is pure. Each problem is
-one `ValueError` that names the field, its value and what is allowed.
+Contract: `HeadConfig.from_folder` reads one file; everything else here is pure. What is wrong is
+raised as `HeadError`, whose findings name the field, its value and what is allowed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from jetspec_sglang.draft.finding import MISSING, Finding, HeadError
 
 CAUSAL_SPELLINGS = ("dflash_config.causal_head", "dflash_config.causal", "is_causal")
 """JetSpec's release, NeMo and vLLM, and stock SGLang, in this order."""
 
-_NESTED = ("target_layer_ids", "mask_token_id", "target_hidden_size", "draft_shift")
-_NESTED_OR_TOP = ("block_size", "num_target_layers")
+_NESTED_OR_TOP = (
+    "target_layer_ids",
+    "mask_token_id",
+    "target_hidden_size",
+    "draft_shift",
+    "block_size",
+    "num_target_layers",
+)
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How a file begins that Git has not fetched yet."""
 
 # Settings of related heads that change the forward pass and that this head does not have.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -35,17 +46,6 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "use_gemma_norm": (None, False),
     "use_sliding_window": (None, False),
 }
-
-
-def default_target_layer_ids(num_target_layers: int, num_layers: int) -> tuple[int, ...]:
-    """Taps of a head that names none: even steps from layer 1 to the fourth from the end.
-
-    The rule of the released `build_target_layer_ids`; a one-layer head taps the middle.
-    """
-    if num_layers == 1:
-        return (num_target_layers // 2,)
-    span = num_target_layers - 4
-    return tuple(round(1 + i * span / (num_layers - 1)) for i in range(num_layers))
 
 
 class HeadConfig(BaseModel):
@@ -88,56 +88,65 @@ class HeadConfig(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> HeadConfig:
         if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError(
-                f"num_key_value_heads = {self.num_key_value_heads}: must divide "
-                f"num_attention_heads = {self.num_attention_heads}"
+            raise _invalid(
+                "num_key_value_heads",
+                self.num_key_value_heads,
+                f"must divide num_attention_heads = {self.num_attention_heads}",
             )
         if self.target_hidden_size != self.hidden_size:
-            raise ValueError(
-                f"target_hidden_size = {self.target_hidden_size}: must equal hidden_size = "
-                f"{self.hidden_size}; heads with a hidden-size adapter are not supported"
+            raise _invalid(
+                "target_hidden_size",
+                self.target_hidden_size,
+                f"must equal hidden_size = {self.hidden_size}; heads with a hidden-size adapter "
+                "are not supported",
             )
         taps = self.target_layer_ids
         if any(not 0 <= tap < self.num_target_layers for tap in taps):
-            raise ValueError(
-                f"dflash_config.target_layer_ids = {list(taps)}: every id must be 0 to "
-                f"num_target_layers - 1 = {self.num_target_layers - 1}"
+            raise _invalid(
+                "dflash_config.target_layer_ids",
+                list(taps),
+                f"every id must be 0 to num_target_layers - 1 = {self.num_target_layers - 1}",
             )
         if any(a >= b for a, b in pairwise(taps)):
-            raise ValueError(
-                f"dflash_config.target_layer_ids = {list(taps)}: must increase strictly"
-            )
+            raise _invalid("dflash_config.target_layer_ids", list(taps), "must increase strictly")
         if self.mask_token_id >= self.vocab_size:
-            raise ValueError(
-                f"dflash_config.mask_token_id = {self.mask_token_id}: must be below vocab_size = "
-                f"{self.vocab_size}"
+            raise _invalid(
+                "dflash_config.mask_token_id",
+                self.mask_token_id,
+                f"must be below vocab_size = {self.vocab_size}",
             )
         return self
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> HeadConfig:
-        """Parse a config.json mapping. Raises ValueError, one line a problem."""
+        """Parse a config.json mapping. Raises HeadError."""
         try:
             return cls(**_flatten(raw))
         except ValidationError as error:
-            raise ValueError("; ".join(_lines(error))) from None
+            raise HeadError(_findings(error)) from None
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> HeadConfig:
-        """Read `folder`/config.json. Raises FileNotFoundError or ValueError."""
+        """Read `folder`/config.json. Raises HeadError."""
         path = Path(folder) / "config.json"
         if not path.is_file():
-            raise FileNotFoundError(f"draft head {folder}: no config.json there")
+            raise HeadError([_file("config_missing", "no config.json there")], f"{folder}")
+        data = path.read_bytes()
+        if data.startswith(LFS_POINTER):
+            raise HeadError([lfs_pointer(path)], f"{folder}")
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
+            raw = json.loads(data)
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path}: not valid JSON: {error}") from None
+            raise HeadError(
+                [_file("config_damaged", f"not valid JSON: {error}")], f"{folder}"
+            ) from None
         if not isinstance(raw, dict):
-            raise ValueError(f"{path}: must hold one JSON object, holds {type(raw).__name__}")
+            allowed = f"must hold one JSON object, holds {type(raw).__name__}"
+            raise HeadError([_file("config_damaged", allowed)], f"{folder}")
         try:
             return cls.from_dict(raw)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        except HeadError as error:
+            raise HeadError(error.findings, str(path)) from None
 
     def to_dict(self, dtype: str = "bfloat16") -> dict[str, Any]:
         """The config.json of the release's layout, with the causal flag in all three spellings."""
@@ -187,59 +196,81 @@ class HeadConfig(BaseModel):
         }
 
     def check_against_target(self, target_config: Any) -> None:
-        """Refuse a head made for another target.
+        """HeadError when the head was made for another target; see `target_findings`."""
+        found = [f for f in self.target_findings(target_config) if f.severity == "fail"]
+        if found:
+            raise HeadError(found, "this draft head does not fit the target")
 
-        `target_config` is a transformers config (or a mapping). Raises ValueError that lists every
-        difference in hidden size, vocabulary and number of layers.
-        """
+    def target_findings(self, target_config: Any) -> list[Finding]:
+        """What differs from a target, a transformers config or a mapping like config.json."""
         get = _getter(target_config)
         wanted = {
             "hidden_size": self.target_hidden_size,
             "vocab_size": self.vocab_size,
             "num_hidden_layers": self.num_target_layers,
         }
-        wrong = [
-            f"{name}: the head was made for {ours}, the target has {get(name)}"
+        found = [
+            Finding(
+                f"target_{name}",
+                name,
+                None,
+                f"the head was made for {ours}, the target has {get(name)}",
+                "name a head made for this target, or serve the target it was made for",
+            )
             for name, ours in wanted.items()
             if get(name) != ours
         ]
-        if wrong:
-            raise ValueError("this draft head does not fit the target: " + "; ".join(wrong))
+        context = get("max_position_embeddings")
+        if isinstance(context, int) and context > self.max_position_embeddings:
+            found.append(
+                Finding(
+                    "short_context",
+                    "max_position_embeddings",
+                    self.max_position_embeddings,
+                    f"the target reads {context} positions; drafts behind position "
+                    f"{self.max_position_embeddings} are less likely to be accepted",
+                    f"serve with --context-length {self.max_position_embeddings}, or expect slower "
+                    "decoding of longer texts",
+                    severity="warn",
+                )
+            )
+        return found
 
 
 def _flatten(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of `dflash_config` and of both rope spellings brought to the model's field names."""
     nested = raw.get("dflash_config") or {}
     if not isinstance(nested, Mapping):
-        raise ValueError(f"dflash_config = {nested!r}: must be an object")
+        raise HeadError([Finding("type", "dflash_config", nested, "must be an object")])
     for name, allowed in _NEUTRAL.items():
         for where, source in (("dflash_config.", nested), ("", raw)):
             value = source.get(name)
             if value not in allowed:
-                raise ValueError(f"{where}{name} = {value!r}: not supported by this engine")
-    layer_types = raw.get("layer_types")
-    if layer_types is not None and any(kind != "full_attention" for kind in layer_types):
-        raise ValueError(f"layer_types = {layer_types}: only full_attention is supported")
+                finding = Finding(
+                    "unsupported", f"{where}{name}", value, "not supported by this engine"
+                )
+                raise HeadError([finding])
+    _check_layer_types(raw)
 
     flat = dict(raw)
-    for name in (*_NESTED, *_NESTED_OR_TOP):
-        if nested.get(name) is not None:
-            flat[name] = nested[name]
+    for name in _NESTED_OR_TOP:
+        inner, outer = nested.get(name), raw.get(name)
+        if inner is not None and outer is not None and inner != outer:
+            raise _contradiction({f"dflash_config.{name}": inner, name: outer})
+        if inner is not None:
+            flat[name] = inner
     flat["causal"] = _causal(raw, nested)
     _fill_defaults(flat)
     return {name: value for name, value in flat.items() if value is not None}
 
 
 def _fill_defaults(flat: dict[str, Any]) -> None:
-    rope = {**(flat.get("rope_scaling") or {}), **(flat.get("rope_parameters") or {})}
+    rope = _rope(flat)
     if "rope_theta" in rope:
         flat["rope_theta"] = rope.pop("rope_theta")
     for name in ("rope_theta", "rms_norm_eps"):
         if type(flat.get(name)) is int:
             flat[name] = float(flat[name])
-    if "type" in rope:
-        rope.setdefault("rope_type", rope.pop("type"))
-    rope.setdefault("rope_type", "default")
     flat["rope_parameters"] = rope
     heads, hidden = flat.get("num_attention_heads"), flat.get("hidden_size")
     flat.setdefault("num_key_value_heads", heads)
@@ -247,12 +278,70 @@ def _fill_defaults(flat: dict[str, Any]) -> None:
         flat["head_dim"] = hidden // heads
     if flat.get("target_hidden_size") is None:
         flat["target_hidden_size"] = hidden
-    taps = flat.get("target_layer_ids")
-    layers, target_layers = flat.get("num_hidden_layers"), flat.get("num_target_layers")
-    if taps is None and type(layers) is int and type(target_layers) is int and layers > 0:
-        flat["target_layer_ids"] = default_target_layer_ids(target_layers, layers)
-    elif isinstance(taps, list):
+    if isinstance(taps := flat.get("target_layer_ids"), list):
         flat["target_layer_ids"] = tuple(taps)
+
+
+def _check_layer_types(raw: Mapping[str, Any]) -> None:
+    kinds, layers = raw.get("layer_types"), raw.get("num_hidden_layers")
+    if kinds is None:
+        return
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        allowed = "only full_attention is supported"
+        raise HeadError([Finding("unsupported", "layer_types", kinds, allowed)])
+    if type(layers) is int and len(kinds) != layers:
+        raise _contradiction({"num_hidden_layers": layers, "number of layer_types": len(kinds)})
+
+
+def _rope(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The rope rule in one spelling. Every spelling that is there must say the same."""
+    rules = {
+        name: _one_rope(name, flat[name])
+        for name in ("rope_parameters", "rope_scaling")
+        if flat.get(name) is not None
+    }
+    thetas = {f"{name}.rope_theta": rule.get("rope_theta") for name, rule in rules.items()}
+    thetas["rope_theta"] = flat.get("rope_theta")
+    thetas = {name: value for name, value in thetas.items() if value is not None}
+    if len(set(thetas.values())) > 1:
+        raise _contradiction(thetas)
+    if not thetas:
+        allowed = "the engine would have to guess the base of the head's rotary embedding"
+        raise HeadError([Finding("missing", "rope_theta", MISSING, allowed)])
+    scalings = {
+        name: {key: value for key, value in rule.items() if key != "rope_theta"}
+        for name, rule in rules.items()
+    }
+    if len(scalings) > 1 and scalings["rope_parameters"] != scalings["rope_scaling"]:
+        raise _contradiction(scalings)
+    rule = next(iter(scalings.values()), {"rope_type": "default"})
+    return {**rule, "rope_theta": next(iter(thetas.values()))}
+
+
+def _one_rope(name: str, given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise HeadError([Finding("type", name, given, "must be an object")])
+    nested = [key for key, value in given.items() if isinstance(value, Mapping)]
+    if nested:
+        raise HeadError(
+            [
+                Finding(
+                    "nested_rope",
+                    name,
+                    dict(given),
+                    "parameters per kind of attention are not read by SGLang, which would take "
+                    "rope_theta = 10000",
+                    f"write the values of {name}.{nested[0]} into {name} itself",
+                )
+            ]
+        )
+    rule = dict(given)
+    if "type" in rule:
+        kind = rule.pop("type")
+        if rule.setdefault("rope_type", kind) != kind:
+            raise _contradiction({f"{name}.type": kind, f"{name}.rope_type": rule["rope_type"]})
+    rule.setdefault("rope_type", "default")
+    return rule
 
 
 def _causal(raw: Mapping[str, Any], nested: Mapping[str, Any]) -> bool:
@@ -264,30 +353,56 @@ def _causal(raw: Mapping[str, Any], nested: Mapping[str, Any]) -> bool:
         if value is None:
             continue
         if type(value) is not bool:
-            raise ValueError(f"{name} = {value!r}: must be true or false")
+            raise HeadError([Finding("type", name, value, "must be true or false")])
         found[name] = value
     if len(set(found.values())) > 1:
-        pairs = ", ".join(f"{name} = {str(value).lower()}" for name, value in found.items())
-        raise ValueError(f"the causal flag contradicts itself: {pairs}; make them equal")
+        raise _contradiction(found)
     return next(iter(found.values()), False)
 
 
-def _lines(error: ValidationError) -> list[str]:
-    lines = []
+def _invalid(field: str, value: Any, allowed: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "invalid", "{allowed}", {"field": field, "value": value, "allowed": allowed}
+    )
+
+
+def _contradiction(values: Mapping[str, Any]) -> HeadError:
+    pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
+    allowed = f"the config contradicts itself ({pairs}); make them equal"
+    return HeadError([Finding("contradiction", " and ".join(values), None, allowed)])
+
+
+def _file(code: str, allowed: str) -> Finding:
+    return Finding(code, "config.json", None, allowed, "name the folder of a head")
+
+
+def lfs_pointer(path: Path) -> Finding:
+    """The finding for a file of which only Git LFS's pointer is there."""
+    return Finding(
+        "lfs_pointer",
+        path.name,
+        None,
+        "is a Git LFS pointer, not the file itself",
+        f"run `git lfs pull` in {path.parent}",
+    )
+
+
+def _findings(error: ValidationError) -> list[Finding]:
+    found = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])
-        message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "missing":
-            lines.append(f"{name}: missing")
-        elif name:
-            lines.append(f"{name} = {problem['input']!r}: {message}")
+            found.append(Finding("missing", name, MISSING, "the head does not say it"))
+        elif problem["type"] == "invalid":
+            context = problem["ctx"]
+            found.append(Finding("invalid", context["field"], context["value"], context["allowed"]))
         else:
-            lines.append(message)
-    return lines
+            found.append(Finding("invalid", name, problem["input"], problem["msg"]))
+    return found
 
 
 def _getter(config: Any) -> Any:
     if isinstance(config, Mapping):
-        return config.get
+        return config.get("text_config", config).get
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     return lambda name: getattr(text, name, None)

@@ -1,7 +1,7 @@
 """`Scorer`: the head's hidden rows against the target's LM head, cut to the W best tokens.
 
-With a draft vocabulary only those rows of the LM head are scored. That copy is made once; a
-target whose weights are updated later is drafted for less well, never decoded wrongly.
+With a draft vocabulary only those rows of the LM head are scored, copied once: a running server's
+weights do not change (`weights` refuses it).
 """
 
 from __future__ import annotations

@@ -98,16 +98,15 @@ def attention(
             f"prefix_lens has shape {tuple(prefix_lens.shape)}, row_starts "
             f"{tuple(row_starts.shape)}: they must be ({bs},) and ({bs + 1},)"
         )
-    # Held until the call returns: converted copies would be freed under the kernel.
     indices = req_pool_indices.long().contiguous()
     prefixes = prefix_lens.long().contiguous()
     starts = row_starts.long().contiguous()
     tree = None if parents is None else parents.long().contiguous()
     refused = load().jetspec_attention(
-        q.data_ptr(), q.stride(0), out.data_ptr(), out.stride(0), io_type,
-        k_pool.data_ptr(), k_pool.stride(0), v_pool.data_ptr(), v_pool.stride(0), pool_type,
-        req_to_token.data_ptr(), req_to_token.stride(0), indices.data_ptr(),
-        prefixes.data_ptr(), starts.data_ptr(), None if tree is None else tree.data_ptr(),
+        q, q.stride(0), out, out.stride(0), io_type,
+        k_pool, k_pool.stride(0), v_pool, v_pool.stride(0), pool_type,
+        req_to_token, req_to_token.stride(0), indices,
+        prefixes, starts, tree,
         bs, rows, heads, kv_heads, k_dim, v_dim, mode, scale, logit_cap,
     )  # fmt: skip
     if refused:

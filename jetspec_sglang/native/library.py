@@ -1,8 +1,10 @@
 """The compiled library as plain functions on CPU tensors.
 
-Callers have checked shapes and dtypes; here tensors only become pointers. The first call of any
-function compiles the library (file I/O, see `build`). The library runs on OpenMP; torch is
-imported first, so it shares torch's own thread pool and thread count.
+Callers have checked shapes and dtypes; here tensors only become pointers. A tensor is given to the
+library as it is, never as an address: the call then holds it, a converted copy too, until the
+kernel is done. The first call of any function compiles the library (file I/O, see `build`). The
+library runs on OpenMP; torch is imported first, so it shares torch's own thread pool and thread
+count.
 """
 
 from __future__ import annotations
@@ -15,7 +17,22 @@ import torch
 
 from jetspec_sglang.native.build import library_path
 
-_POINTER: Any = ctypes.c_void_p
+
+class Pointer:
+    """Argument type of the kernels: a tensor's memory, or NULL for None."""
+
+    @classmethod
+    def from_param(cls, tensor: torch.Tensor | None) -> ctypes.c_void_p:
+        if tensor is None:
+            return ctypes.c_void_p(None)
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{type(tensor).__name__} given to a kernel: it must be a tensor")
+        if tensor.device.type != "cpu":
+            raise TypeError(f"a tensor on {tensor.device} given to a kernel: it must be on the CPU")
+        return ctypes.c_void_p(tensor.data_ptr())
+
+
+_POINTER: Any = Pointer
 _INT: Any = ctypes.c_int
 _LONG: Any = ctypes.c_int64
 _FLOAT: Any = ctypes.c_float
@@ -58,6 +75,11 @@ def load() -> ctypes.CDLL:
     return library
 
 
+def dense_rows(x: torch.Tensor) -> torch.Tensor:
+    """x with the values of a row side by side, as every kernel reads them; a copy if need be."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
 def build_tree(
     topk_tokens: torch.Tensor, topk_logprobs: torch.Tensor, budget: int, rule: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor] | None:
@@ -69,9 +91,8 @@ def build_tree(
     scores = torch.empty(bs, budget)
     sizes = torch.empty(bs, dtype=torch.int64)
     refused = load().jetspec_build_tree(
-        topk_tokens.data_ptr(), topk_logprobs.data_ptr(), bs, depths, width, budget, rule,
-        tokens.data_ptr(), parents.data_ptr(), node_depths.data_ptr(), scores.data_ptr(),
-        sizes.data_ptr(),
+        topk_tokens, topk_logprobs, bs, depths, width, budget, rule,
+        tokens, parents, node_depths, scores, sizes,
     )  # fmt: skip
     return None if refused else (tokens, parents, node_depths, scores, sizes)
 
@@ -91,9 +112,9 @@ def accept(
     lens = torch.empty(bs, dtype=torch.int32)
     bonus = torch.empty(bs, dtype=torch.int64)
     load().jetspec_accept(
-        tokens.data_ptr(), parents.data_ptr(), sizes.data_ptr(), target_tokens.data_ptr(),
+        tokens, parents, sizes, target_tokens,
         bs, budget, depth_limit,
-        path.data_ptr(), lens.data_ptr(), committed.data_ptr(), bonus.data_ptr(),
+        path, lens, committed, bonus,
     )  # fmt: skip
     return path, lens, committed, bonus
 
@@ -104,7 +125,7 @@ def child_links(parents: torch.Tensor, sizes: torch.Tensor) -> tuple[torch.Tenso
     bs, budget = parents.shape
     next_token, next_sibling = torch.empty(2, bs, budget, dtype=torch.int64).unbind()
     load().jetspec_child_links(
-        parents.data_ptr(), sizes.data_ptr(), bs, budget,
-        next_token.data_ptr(), next_sibling.data_ptr(),
+        parents, sizes, bs, budget,
+        next_token, next_sibling,
     )  # fmt: skip
     return next_token, next_sibling

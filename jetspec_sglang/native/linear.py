@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from jetspec_sglang.native.library import load
+from jetspec_sglang.native.library import dense_rows, load
 
 
 def pack(weight: torch.Tensor) -> torch.Tensor:
@@ -17,7 +17,7 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     panel = load().jetspec_linear_panel()
     packed = torch.empty(-(-outputs // panel), inputs, panel)
     weight = weight.detach().contiguous()
-    load().jetspec_linear_pack(weight.data_ptr(), outputs, inputs, packed.data_ptr())
+    load().jetspec_linear_pack(weight, outputs, inputs, packed)
     return packed
 
 
@@ -35,12 +35,10 @@ def linear(
         )
     if bias is not None and (bias.dtype, *bias.shape) != (torch.float32, outputs):
         raise ValueError(f"bias is {bias.dtype} {list(bias.shape)}: must be float32 [{outputs}]")
-    rows = x.reshape(-1, x.shape[-1])
-    if rows.stride(-1) != 1:
-        rows = rows.contiguous()
+    rows = dense_rows(x.reshape(-1, x.shape[-1]))
     out = torch.empty(rows.shape[0], outputs)
     load().jetspec_linear(
-        rows.data_ptr(), rows.stride(0), *rows.shape, packed.data_ptr(), outputs,
-        None if bias is None else bias.contiguous().data_ptr(), out.data_ptr(),
+        rows, rows.stride(0), *rows.shape, packed.contiguous(), outputs,
+        None if bias is None else bias.contiguous(), out,
     )  # fmt: skip
     return out.view(*x.shape[:-1], outputs)

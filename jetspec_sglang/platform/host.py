@@ -7,6 +7,7 @@ library (file I/O on first use); `post_load_model` packs the model's weights in 
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,7 @@ from sglang.srt.platforms.device_mixin import PlatformEnum
 from sglang.srt.platforms.interface import KVPoolKind, PlatformCapabilities, SRTPlatform
 
 from jetspec_sglang.platform.names import HOST_ATTENTION
+from jetspec_sglang.quota import THREADS, usable_cpus
 
 if TYPE_CHECKING:
     from sglang.srt.server_args import ServerArgs
@@ -38,6 +40,11 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
         return False
 
     def apply_server_args_defaults(self, server_args: ServerArgs) -> None:
+        # The first place that SGLang asks: later it fails on such a target without saying why.
+        from jetspec_sglang import sglang_bridge as bridge
+
+        bridge.refuse_layers_with_state(bridge.target_config(server_args))
+        bridge.refuse_tokenizer_workers(server_args)
         # SGLang has filled in the AMX backend by now; this platform has only its own.
         server_args.attention_backend = HOST_ATTENTION
 
@@ -69,6 +76,8 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
         from jetspec_sglang.platform.fused import register_fused_layers
 
         native.load()
+        if not os.environ.get(THREADS):
+            torch.set_num_threads(min(torch.get_num_threads(), usable_cpus()))
         register_fused_layers(self.get_dispatch_key_name())
 
     def post_load_model(self, model: torch.nn.Module) -> None:

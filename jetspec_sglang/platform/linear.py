@@ -3,8 +3,8 @@
 Packing reorders a weight once, so a GEMM of few rows does not reorder (or stream badly) each
 time: it is what makes 16 rows cost little more than one. float32 runs on the package's own
 kernel, whose rows have the same bits in any batch; bfloat16 and float16 on oneDNN.
-The unpacked weight stays (embeddings are tied to LM heads, weights can be updated at run
-time); a changed weight is packed again on its next use.
+The unpacked weight stays, because embeddings are tied to LM heads. A running server's weights do
+not change (`weights` refuses it), so a weight is packed once.
 """
 
 from __future__ import annotations
@@ -30,21 +30,14 @@ _ONEDNN_DTYPES = (torch.bfloat16, torch.float16)
 
 
 class PackedWeight:
-    """One weight `[out, in]`, packed; packed again when its source changes."""
+    """One weight `[out, in]`, packed."""
 
-    __slots__ = ("_packed", "_source", "_stamp")
+    __slots__ = ("_outputs", "_packed", "dtype")
 
     def __init__(self, source: torch.Tensor) -> None:
-        self._source = source
-        self._pack()
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._source.dtype
-
-    def _pack(self) -> None:
-        weight = self._source.detach().contiguous()
-        self._stamp = (self._source.data_ptr(), self._source._version)
+        weight = source.detach().contiguous()
+        self._outputs = weight.shape[0]
+        self.dtype = weight.dtype
         if weight.dtype == torch.float32:
             self._packed = native.pack(weight)
         else:
@@ -52,10 +45,8 @@ class PackedWeight:
 
     def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """`x @ weight.T + bias`; x `[..., in]` in the weight's dtype -> `[..., out]`."""
-        if self._stamp != (self._source.data_ptr(), self._source._version):
-            self._pack()
         if self.dtype == torch.float32:
-            return native.linear(x, self._packed, self._source.shape[0], bias)
+            return native.linear(x, self._packed, self._outputs, bias)
         return torch.ops.mkldnn._linear_pointwise.default(x, self._packed, bias, "none", [], "")
 
 

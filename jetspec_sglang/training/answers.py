@@ -16,8 +16,11 @@ from typing import Any
 
 import httpx
 
-from jetspec_sglang.training.prompts import ChatTemplate, HeldOut, prompt_hash
+from jetspec_sglang.training.prompts import ChatTemplate, HeldOut, count_words, prompt_hash
 from jetspec_sglang.training.responses import load, pack, save, shards
+
+MIN_WORDS = 3
+"""The fewest words of a message that the target wrote itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,8 @@ async def write_prompts(
 ) -> list[str]:
     """Let the target write `count` user messages itself, from the start of the user's turn.
 
-    `file` keeps them, one JSON object a line. Kept are finished messages of 3 words or more that
-    are neither held out nor there already.
+    `file` keeps them, one JSON object a line. Kept are finished messages of `MIN_WORDS` or more
+    that are neither held out nor there already.
     """
     messages = [json.loads(line)["prompt"] for line in _lines(file)]
     seen = {prompt_hash(message) for message in messages}
@@ -114,7 +117,7 @@ async def write_prompts(
         async for _, ids in generator.results(batch):
             message = _finished_message(template, ids)
             known = message in held_out or prompt_hash(message) in seen
-            if len(message.split()) < 3 or known or len(messages) >= count:
+            if count_words(message) < MIN_WORDS or known or len(messages) >= count:
                 continue
             seen.add(prompt_hash(message))
             messages.append(message)

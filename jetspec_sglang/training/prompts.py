@@ -7,7 +7,7 @@ template, as the server would render it.
 from __future__ import annotations
 
 import hashlib
-import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -60,9 +60,45 @@ class ChatTemplate:
         return self.tokenizer.encode(text, add_special_tokens=False)
 
 
+_UNSPACED = ("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR ", "TIBETAN ")
+"""How the names of letters begin that are written without spaces between words."""
+_LETTERS_A_WORD = 2
+"""Letters that count as one word in those scripts."""
+
+
 def normal_form(message: str) -> str:
-    """Lower case, letters and digits only: what two copies of one prompt have in common."""
-    return re.sub(r"[^a-z0-9]+", " ", message.lower()).strip()
+    """What two copies of one prompt have in common: its letters and digits, without case.
+
+    Letters of every script stay, with their accents and vowel signs. A message without any letter
+    or digit stays as it is.
+    """
+    text = unicodedata.normalize("NFKC", message).casefold()
+    text = unicodedata.normalize("NFKC", text)
+    kept = "".join(_kept(character) for character in text)
+    words = kept.split()
+    form = "".join(
+        word if i == 0 or _is_unspaced(word[0]) or _is_unspaced(words[i - 1][-1]) else f" {word}"
+        for i, word in enumerate(words)
+    )
+    return form or text.strip()
+
+
+def count_words(message: str) -> int:
+    """Words of a message, also where none are separated by spaces."""
+    counts = (sum(map(_is_unspaced, word)) for word in message.split())
+    return sum(max(1, count // _LETTERS_A_WORD) for count in counts)
+
+
+def _kept(character: str) -> str:
+    """A letter, mark or digit as it is, an invisible joiner as nothing, the rest as a space."""
+    category = unicodedata.category(character)
+    if category[0] in "LMN":
+        return character
+    return "" if category == "Cf" else " "
+
+
+def _is_unspaced(character: str) -> bool:
+    return not character.isascii() and unicodedata.name(character, "").startswith(_UNSPACED)
 
 
 def prompt_hash(message: str) -> str:

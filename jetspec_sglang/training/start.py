@@ -13,11 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jetspec_sglang.draft.config import HeadConfig, default_target_layer_ids
+from jetspec_sglang.draft.config import HeadConfig
 from jetspec_sglang.draft.reference import ReferenceHead
 
 NOISE = 0.002
 """Standard deviation of the projection's weights for the taps that start unused."""
+
+
+def default_target_layer_ids(num_target_layers: int, num_layers: int) -> tuple[int, ...]:
+    """Taps of a new head: even steps from layer 1 to the fourth from the end.
+
+    The rule of the released `build_target_layer_ids`; a one-layer head taps the middle.
+    """
+    if num_layers == 1:
+        return (num_target_layers // 2,)
+    span = num_target_layers - 4
+    return tuple(round(1 + i * span / (num_layers - 1)) for i in range(num_layers))
 
 
 def head_config(
@@ -32,7 +43,7 @@ def head_config(
     """A head as wide as `target` (a transformers config). ValueError as `HeadConfig` raises it."""
     heads = target.num_attention_heads
     rope = dict(getattr(target, "rope_parameters", None) or {})
-    theta = rope.pop("rope_theta", None) or getattr(target, "rope_theta", 10000.0)
+    theta = rope.pop("rope_theta", None) or getattr(target, "rope_theta", None)
     return HeadConfig.from_dict(
         {
             "block_size": block_size,
@@ -45,7 +56,7 @@ def head_config(
             "vocab_size": target.vocab_size,
             "max_position_embeddings": target.max_position_embeddings,
             "rms_norm_eps": float(target.rms_norm_eps),
-            "rope_theta": float(theta),
+            "rope_theta": theta,
             "rope_parameters": rope,
             "num_target_layers": target.num_hidden_layers,
             "is_causal": causal,

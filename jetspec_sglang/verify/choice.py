@@ -2,7 +2,7 @@
 
 The node's logits go through what SGLang applies to plain decoding, in the same order:
 penalties (per node, its own path counted), the grammar's mask (per node), logit bias, custom
-logit processors, then SGLang's own sampler with the request's parameters repeated per node.
+logit processors (per node), then SGLang's own sampler with the request's parameters repeated per node.
 With deterministic inference the sampler is keyed by position, so a node draws what plain
 decoding would draw there.
 """
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from sglang.srt.layers.logits_processor import LogitsProcessorOutput
-from sglang.srt.layers.sampler import apply_custom_logit_processor
 
 from jetspec_sglang.verify.argmax import argmax
 from jetspec_sglang.verify.penalties import apply_penalties, needs_penalties
+from jetspec_sglang.verify.processors import apply_processors
 
 if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import ScheduleBatch
@@ -46,7 +46,7 @@ def adjust_logits(
     if info.logit_bias is not None:
         logits.view(len(batch.reqs), budget, -1).add_(info.logit_bias[:, None, :])
     if info.has_custom_logit_processor:
-        apply_custom_logit_processor(logits, info, num_tokens_in_batch=budget)
+        apply_processors(batch, logits, tree, node_tokens)
 
 
 def choose_tokens(

@@ -283,6 +283,7 @@ WEIGHTS = {
     "/update_weights_from_disk": {"model_path": "/nope"},
     "/update_weights_from_tensor": {"serialized_named_tensors": []},
     "/begin_weight_update": {},
+    "/weights_checker": {"action": "reset_tensors"},
     "/release_memory_occupation": {},
     "/resume_memory_occupation": {},
 }

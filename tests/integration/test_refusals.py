@@ -33,10 +33,30 @@ FLAGS = {
     "width": (("--speculative-eagle-topk", "100"), ("--speculative-eagle-topk 100", "32")),
     "tensor_parallel": (("--tp-size", "2"), ("tp",)),
     "mixed_chunk": (("--enable-mixed-chunk",), ("mixed",)),
+    "tokenizer_workers": (
+        ("--tokenizer-worker-num", "2"), ("--tokenizer-worker-num 2", "allow 1", "plugins"),
+    ),
     # SGLang's batch-invariant kernels need a GPU: seeds are not promised on the host.
     "deterministic": (("--enable-deterministic-inference",), ("deterministic", "jetspec_host")),
 }  # fmt: skip
 """Extra flags, and what the error has to mention."""
+
+TARGETS = {
+    "qwen3_next": ("Qwen3NextForCausalLM", {}),
+    "falcon_h1": ("FalconH1ForCausalLM", {}),
+    "nemotron_h": ("NemotronHForCausalLM", {}),
+    "lfm2": ("Lfm2ForCausalLM", {}),
+    "mamba2": ("Mamba2ForCausalLM", {}),
+    "granitemoehybrid": (
+        "GraniteMoeHybridForCausalLM",
+        {"num_hidden_layers": 2, "layer_types": ["mamba", "attention"]},
+    ),
+    "deepseek_v2": (
+        "DeepseekV2ForCausalLM",
+        {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128},
+    ),
+}
+"""Targets with layers that JETSPEC cannot serve: architecture, and what its config needs."""
 
 SETTINGS = {
     "unknown_key": ({"bugdet": 8}, ("JETSPEC_SETTINGS", "bugdet", "budget")),
@@ -118,10 +138,19 @@ def answers(
         name: ((*base, *jetspec_flags(whole)), json.dumps(settings))
         for name, (settings, _) in SETTINGS.items()
     }
+    for kind, (architecture, fields) in TARGETS.items():
+        folder = tmp_path_factory.mktemp(kind)
+        raw = {"architectures": [architecture], "model_type": kind, **fields}
+        (folder / "config.json").write_text(json.dumps(raw))
+        cases[kind] = ((*base, *jetspec_flags(whole), "--model-path", str(folder)), "")
     cases["no_head"] = ((*base, "--speculative-algorithm", "JETSPEC"), "")
     cases["nothing_wrong"] = ((*base, *jetspec_flags(whole)), "")
     mentioned = {name: words for name, (_, words) in [*broken.items(), *FLAGS.items()]}
     mentioned |= {name: words for name, (_, words) in SETTINGS.items()}
+    mentioned |= {
+        kind: (architecture, "serve targets with full attention")
+        for kind, (architecture, _) in TARGETS.items()
+    }
     mentioned |= {"no_head": ("--speculative-draft-model-path",), "nothing_wrong": ()}
     found = refusals(list(cases.values()), {**HOST, "PYTHONPATH": str(REPOSITORY)})
     return {name: (answer, mentioned[name]) for name, answer in zip(cases, found, strict=True)}
@@ -142,7 +171,7 @@ def test_the_whole_head_passes(answers: dict[str, Any]) -> None:
             "nan",
             "contradiction",
         ),
-        *("tap_out_of_range", "no_folder", "no_head", *FLAGS, *SETTINGS),
+        *("tap_out_of_range", "no_folder", "no_head", *FLAGS, *SETTINGS, *TARGETS),
     ],
 )
 def test_refused_in_one_line(name: str, answers: dict[str, Any]) -> None:

@@ -176,10 +176,19 @@ def unusable(config: PolicyConfig) -> list[Decision]:
     """Every fault of a source."""
     world = made(config)
     world.steps(3)
-    broken = [{"running_requests": None}, {"running_requests": float("nan")}, {"budget": None}]
+    lacking = SourceError(Signal.LATENCY, Fault.MISSING, "a_bucket")
+    bounded = made(config.model_copy(update={"tpot_objective_s": 0.01}))
+    broken: list[dict[str, Any]] = [
+        {"running_requests": None},
+        {"running_requests": float("nan")},
+        {"budget": None},
+    ]
     faults = (f for f in Fault if f not in (Fault.FROZEN, Fault.RESET, Fault.RESTARTED))
     broken += [{"errors": (SourceError(Signal.LOAD, fault),)} for fault in faults]
-    return [world.step(**changes) for changes in broken] + late(config)
+    return [world.step(**changes) for changes in broken] + [
+        bounded.step(errors=(lacking,)),
+        *late(config),
+    ]
 
 
 def unknown(config: PolicyConfig) -> list[Decision]:

@@ -38,6 +38,7 @@ class FakePrometheus:
         self.result_type = "matrix"
         self.bearer: str | None = None
         self.refuse_names: int | None = None  # status of a matcher on __name__
+        self.dropped = re.compile("(?!)")  # names of series that it does not keep
         self.replicas: list[dict[str, str]] = [{}]  # labels of each that stores every sample
         self.blind: list[dict[str, str]] = []  # replicas that find every server down
         self.queries: list[str] = []
@@ -89,6 +90,8 @@ class FakePrometheus:
         return [server.spoil(line) for line in text.splitlines() if not line.startswith("#")]
 
     def keep(self, name: str, labels: dict[str, str], at: float, value: str) -> None:
+        if self.dropped.fullmatch(name):
+            return
         key = tuple(sorted({"__name__": name, **labels}.items()))
         self._series[key].append((at, value))
 

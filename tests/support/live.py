@@ -23,8 +23,8 @@ import httpx
 from deploy.stack import demo, prometheus
 from jetspec_sglang.cli.supervise import end, is_ready, start
 from tests.support.controller_process import TOKEN, Controller
+from tests.support.ports import free_port
 from tests.support.prompts import SYSTEM
-from tests.support.server import free_port
 
 MOST = 20
 """Requests in flight: more than the server runs at a time, so that some wait."""
@@ -106,7 +106,7 @@ def drive(live: Watched, prompts: Sequence[str]) -> None:
             if budget is not None:
                 control.delete(f"/v1/targets/{target}/pin").raise_for_status()
         _abort(client, prompts[0])
-        _set_by_hand(client, 4)
+        _set_by_hand(client, 3)  # no tier, so never the controller's own choice
         time.sleep(TICKS_S)
         control.post("/v1/pause").raise_for_status()
         _retract(client, prompts)

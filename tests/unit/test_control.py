@@ -82,11 +82,12 @@ def test_without_jetspec_the_keys_are_refused():
     assert original.given == []
 
 
-def batch(*, decode=True, penalties=True):
+def batch(*, decode=True, penalties=True, processors=False):
     return SimpleNamespace(
         forward_mode=SimpleNamespace(is_decode=lambda: decode),
         sampling_info=SimpleNamespace(
-            penalizer_orchestrator=SimpleNamespace(is_required=penalties)
+            penalizer_orchestrator=SimpleNamespace(is_required=penalties),
+            has_custom_logit_processor=processors,
         ),
     )
 
@@ -97,11 +98,12 @@ def batch(*, decode=True, penalties=True):
         (batch(), 1, False, True),
         (batch(), 0, False, False),
         (batch(penalties=False), 1, False, False),
+        (batch(penalties=False, processors=True), 1, False, True),
         (batch(decode=False), 1, False, False),
         (None, 1, False, False),
         (batch(penalties=False), 0, True, True),
     ],
 )
-def test_only_a_decode_batch_with_penalties_waits(this, queued, before, expected):
+def test_only_a_decode_batch_that_reads_every_token_waits(this, queued, before, expected):
     scheduler = SimpleNamespace(draft_worker=worker(), result_queue=[object()] * queued)
     assert control.needs_sync(lambda *_: before, scheduler, this, None) is expected

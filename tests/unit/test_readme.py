@@ -40,7 +40,7 @@ def sglang_fields():
     """Names of SGLang's server arguments, read from its source: importing it takes long."""
     root = Path(importlib.util.find_spec("sglang").origin).parent / "srt"
     text = "".join(
-        path.read_text() for path in [root / "server_args.py", *root.glob("arg_groups/*.py")]
+        path.read_text() for path in [root / "server_args.py", *root.glob("arg_groups/**/*.py")]
     )
     return set(re.findall(r"^ +([a-z_0-9]+): ", text, re.MULTILINE))
 

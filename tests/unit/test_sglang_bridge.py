@@ -77,6 +77,9 @@ SIGNATURES = {
     bridge.VALIDATE_REQUEST: {"obj", "input_ids"},
     **{path: {"recv_req"} for path in bridge.WEIGHT_CHANGES},
     **{path: {"obj", "request"} for path in bridge.WEIGHT_RELEASES},
+    bridge.ADVANCE_GRAMMARS: {"result", "batch"},
+    bridge.RESOLVE_RUNS: {"result", "batch"},
+    bridge.CHECK_FINISH: {"new_accepted_len"},
     bridge.METRICS_INIT: {"labels", "server_args"},
     bridge.METRICS_LOG: {"stats"},
 }

@@ -12,6 +12,7 @@ REQUESTS = (
     io_struct.UpdateWeightFromDiskReqInput(model_path="/nope"),
     io_struct.UpdateWeightsFromTensorReqInput(serialized_named_tensors=[]),
     io_struct.BeginWeightUpdateReqInput(),
+    io_struct.CheckWeightsReqInput(action="reset_tensors"),
 )
 
 
@@ -30,6 +31,13 @@ def test_on_the_host_an_update_is_refused(request_, monkeypatch):
 def test_elsewhere_it_is_sglangs(request_, monkeypatch):
     monkeypatch.setenv("JETSPEC_PLATFORM", "off")
     assert change(lambda *given: given[-1], updater(), request_) is request_
+
+
+@pytest.mark.parametrize("action", ["checksum", "snapshot", "compare"])
+def test_weights_can_be_read(action, monkeypatch):
+    monkeypatch.setenv("JETSPEC_PLATFORM", "host")
+    request = io_struct.CheckWeightsReqInput(action=action)
+    assert change(lambda *given: given[-1], updater(), request) is request
 
 
 def test_under_jetspec_it_is_refused_on_any_platform(monkeypatch):

@@ -73,12 +73,13 @@ def install(app: FastAPI) -> None:
     async def own(request: Request, error: ProblemError) -> JSONResponse:
         return problem(request, error.status, error.kind, error.detail, error.headers)
 
-    # The router's own errors are not FastAPI's HTTPException.
-    @app.exception_handler(HTTPException)
-    @app.exception_handler(404)
-    @app.exception_handler(405)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         return problem(request, error.status_code, None, str(error.detail), error.headers)
+
+    # By status, because the framework's own errors are not of FastAPI's HTTPException.
+    for status in HTTPStatus:
+        if status >= 400 and status != 500:
+            app.exception_handler(int(status))(http)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -50,7 +50,7 @@ class PolicyConfig(BaseModel):
         default=0.95,
         gt=0,
         le=1,
-        description="share of the KV cache that requests and their trees may fill",
+        description="token usage that forbids a rise; rounds may use the next 5 % of the KV cache",
     )
     look_ahead_s: float = Field(
         default=10.0,

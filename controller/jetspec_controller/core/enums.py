@@ -84,6 +84,7 @@ class Reason(StrEnum):
     BUDGET_UNKNOWN = "budget_unknown"  # no read-back, so neither tiers nor the budget in force
     NO_TIER_IN_RANGE = "no_tier_in_range"  # configuration and the server's tiers do not meet
     NO_ACCEPT_CURVE = "no_accept_curve"  # too few request rounds seen
+    LATENCY_MISSING = "latency_missing"  # an objective is set, its histogram is not there
     NO_COST_CURVE = "no_cost_curve"  # neither gauges, file, nor phase counters
 
 

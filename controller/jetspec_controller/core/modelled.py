@@ -11,17 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from . import accept, cost, probe, reserve, table
+from . import accept, cost, outlook, probe, table
 from .accept import AcceptModel
 from .budgets import at_most
 from .config import PolicyConfig
 from .cost import CostModel
-from .enums import Clamp, Reason
+from .enums import Clamp, Fault, Reason, Signal
 from .inputs import Inputs, number
-from .load import Load, peak_batch
+from .load import Load
 from .model import SpeedModel, build, candidates
 from .pace import spread
-from .smoothing import Array
 from .state import TargetState
 from .types import RANK_EDGES, AcceptCurve, Candidate, Table, TargetObservation
 from .uniform import Choice, choose, fastest
@@ -46,6 +45,8 @@ def plan(
 ) -> Wish:
     """The model's wish, from the table or uniform budget in force."""
     state = held.state
+    if _blind(config, observation):
+        return replace(held, reason=Reason.LATENCY_MISSING)
     edges = inputs.counters.edges if inputs.counters is not None else RANK_EDGES
     taus = accept.model(config, state.accept, edges, now)
     # Once rounds are measured one by one, averages over rows would only count them again.
@@ -53,11 +54,15 @@ def plan(
     costs = cost.model(config, curve, state.cost, now)
     current = at_most(allowed, table.lookup(in_force, load.batch))
     if taus is None or costs is None:
-        cut = _cold(config, allowed, load, in_force, held)
+        cut = outlook.cold(config, allowed, load, in_force, held)
         if cut is not None:
             return cut
     if taus is None or (allowed[0] == current == 1 and taus.measured <= 1 and not held.table):
-        up = allowed[1:2] if current == 1 else ()
+        # Where the counts are missing, no rounds would measure anything.
+        counted = not any(
+            e.signal is Signal.ROUNDS and e.fault is Fault.MISSING for e in inputs.faults
+        )
+        up = allowed[1:2] if current == 1 and counted else ()
         return _explore(config, observation.target, up, Reason.NO_ACCEPT_CURVE, held, now)
     if costs is None:
         here = allowed.index(current)
@@ -67,12 +72,8 @@ def plan(
     speed = build(allowed, taus, costs)
     state = replace(state, little=_little(config, speed, load, current, state))
     load, held = replace(load, scale=state.little), replace(held, state=state)
-    ahead = _ahead(config, load, speed, in_force)
-    bounds = table.Bounds(
-        reserve.ceiling(config, speed, load, ahead, _block(state), max(b for _, b in in_force)),
-        _kv_full(config, observation),
-        _settles(config, state) > now,
-    )
+    ahead = outlook.ahead(config, load, speed, in_force)
+    bounds = outlook.bounds(config, observation, speed, load, ahead, in_force, state, now)
     explanation = replace(held.explanation, batch_expected=ahead, kv_ceiling=bounds.ceiling)
     held = replace(held, explanation=explanation)
     options = candidates(config, speed, load, observation.latency, current)
@@ -85,35 +86,16 @@ def plan(
     return _explained(wish, options, current, taus, costs, load)
 
 
-def _ahead(config: PolicyConfig, load: Load, speed: SpeedModel | None, in_force: Table) -> float:
-    """The largest batch within ``look_ahead_s`` that wants to run, under the plan in force. A full
-    KV cache may be why it does not, and a load that rises is below Little's law: neither counts.
-    """
-
-    def token_s(batch: Array) -> Array:
-        assert speed is not None
-        here = table.lookup(in_force, float(batch[0]))
-        column = int(np.searchsorted(speed.budgets, here))
-        return speed.token_s(batch)[column : column + 1]
-
-    load = replace(load, limit=load.slots, scale=max(load.scale, 1.0))
-    if speed is None:
-        load = replace(load, output_tokens=None)
-    return float(peak_batch(load, config.look_ahead_s, token_s, 1)[0])
-
-
-def _kv_full(config: PolicyConfig, observation: TargetObservation) -> bool:
-    return (number(observation.token_usage) or 0.0) >= config.kv_high_water
-
-
-def _block(state: TargetState) -> int:
-    return (state.known.block_size if state.known is not None else None) or 1
-
-
-def _settles(config: PolicyConfig, state: TargetState) -> float:
-    """When a table may rise again."""
-    changed = max(state.rose_at or float("-inf"), state.cut_at or float("-inf"))
-    return changed + config.dwell_s
+def _blind(config: PolicyConfig, observation: TargetObservation) -> bool:
+    """Whether an objective is set and the histogram that it needs is not there."""
+    latency = observation.latency
+    tpot = latency.tpot_s if latency is not None else None
+    ttft = latency.ttft_s if latency is not None else None
+    wanted = (config.tpot_objective_s, tpot), (config.ttft_objective_s, ttft)
+    missing = any(
+        e.signal is Signal.LATENCY and e.fault is Fault.MISSING for e in observation.errors
+    )
+    return missing and any(bound is not None and seen is None for bound, seen in wanted)
 
 
 def _little(
@@ -218,7 +200,7 @@ def _table(
     explanation = replace(
         held.explanation,
         clamps=(*held.explanation.clamps, *next_table.clamps),
-        next_change_at=_settles(config, state) if bounds.settling else None,
+        next_change_at=outlook.settles(config, state) if bounds.settling else None,
     )
     return replace(held, state=state, explanation=explanation).tabled(wish, batch, reason)
 
@@ -232,25 +214,6 @@ def _won(speed: SpeedModel, state: TargetState) -> bool:
     token_s = dict(zip(speed.budgets, speed.token_s(np.array([state.probe_batch])), strict=True))
     tried, origin = token_s.get(state.probe_budget), token_s.get(state.probe_from)
     return tried is None or origin is None or bool(tried <= origin)
-
-
-def _cold(
-    config: PolicyConfig, allowed: tuple[int, ...], load: Load, in_force: Table, held: Wish
-) -> Wish | None:
-    """While nothing is measured: what the expected batch has no room for goes, if anything."""
-    ahead = _ahead(config, load, None, in_force)
-    most = reserve.fitting(config, allowed, load, ahead, _block(held.state))
-    if most >= max(budget for _, budget in in_force):
-        return None
-    explanation = replace(
-        held.explanation,
-        batch_expected=ahead,
-        kv_ceiling=most,
-        clamps=(*held.explanation.clamps, Clamp.KV_PRESSURE),
-    )
-    cut = tuple((batch, min(budget, most)) for batch, budget in in_force)
-    held = replace(held, explanation=explanation)
-    return held.tabled(table.compress(cut), load.batch, Reason.KV_PRESSURE)
 
 
 def _explore(

@@ -20,6 +20,9 @@ from .smoothing import Array
 ROUNDS_KEPT = 2.0
 """Rounds for which the scheduler keeps slots free."""
 
+ADMITTED = 0.95
+"""Share of the cache up to which requests are taken to be admitted."""
+
 MARGIN = 1.25
 """A plan becomes wider only if it fits a batch this much larger, so that it stays."""
 
@@ -53,22 +56,28 @@ def fitting(
     """
     if load.kv_tokens is None or not load.request_tokens:
         return allowed[-1]
-    room = config.kv_high_water * load.kv_tokens
+    room = _room(config, load.kv_tokens)
     held = _held(np.array(allowed, dtype=np.float64), load.request_tokens, block)
     return max(
-        (b for b, h in zip(allowed, held, strict=True) if ahead * h <= room), default=allowed[0]
+        (b for b, h in zip(allowed, held, strict=True) if ahead * h <= room),
+        default=allowed[0],
     )
 
 
 def _widest(config: PolicyConfig, speed: SpeedModel, load: Load, ahead: float, block: int) -> int:
     assert load.kv_tokens is not None
     assert load.request_tokens is not None
-    room = config.kv_high_water * load.kv_tokens
-    most = room / _held(speed.budgets, load.request_tokens, block)
-    batch = np.maximum(np.minimum(ahead, most), 1.0)[:, None]
+    wanting = min(ahead, ADMITTED * load.kv_tokens / load.request_tokens)
+    most = _room(config, load.kv_tokens) / _held(speed.budgets, load.request_tokens, block)
+    batch = np.maximum(np.minimum(wanting, most), 1.0)[:, None]
     rates = np.tril(batch / speed.token_s(batch)).max(1)
-    fitting = np.flatnonzero(most >= ahead)
+    fitting = np.flatnonzero(most >= wanting)
     return int(speed.budgets[max(int(np.argmax(rates)), *fitting.tolist(), 0)])
+
+
+def _room(config: PolicyConfig, kv_tokens: float) -> float:
+    """Tokens of the cache for requests and their rounds."""
+    return min(config.kv_high_water + 1.0 - ADMITTED, 1.0) * kv_tokens
 
 
 def _held(budgets: Array, request_tokens: float, block: int) -> Array:

@@ -21,12 +21,16 @@ from ..core import (
 from .series import (
     ACCEPTED_BUCKET,
     BUDGET_COUNTERS,
+    FINISHED,
+    GENERATED,
     KV_TOKENS,
     LAST_ROUND,
     ROUND_COST,
     ROUND_SECONDS,
     RUNNING,
     TOKEN_USAGE,
+    TPOT_BUCKET,
+    TTFT_BUCKET,
     WAITING,
     Snapshot,
 )
@@ -80,6 +84,7 @@ def build(
         (Signal.LOAD, RUNNING if load.running is None else None),
         (Signal.ROUNDS, absent),
         (Signal.COST, ROUND_COST if cost is None else None),
+        (Signal.LATENCY, _absent_latency(snapshot)),
     ):
         if missing is not None and all(error.signal is not signal for error in found):
             found.append(SourceError(signal, Fault.MISSING, missing))
@@ -115,6 +120,14 @@ def build(
         ),
         errors=tuple(found),
     )
+
+
+def _absent_latency(snapshot: Snapshot) -> str | None:
+    """The latency histogram that is not there although requests have finished."""
+    finished, generated = snapshot.total(FINISHED) or 0.0, snapshot.total(GENERATED) or 0.0
+    if finished > 0 and TTFT_BUCKET not in snapshot.samples:
+        return TTFT_BUCKET
+    return TPOT_BUCKET if generated > finished and TPOT_BUCKET not in snapshot.samples else None
 
 
 def _gauge_load(snapshot: Snapshot, ranks: int, age_s: float) -> Load:

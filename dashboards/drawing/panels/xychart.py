@@ -56,6 +56,7 @@ def _curve(axes: Any, curve: Curve) -> None:
         markersize=size,
         linewidth=points(custom.get("lineWidth", 1)) * 1.4,
         color=curve.item.color,
+        clip_on=False,
     )
 
 

@@ -65,6 +65,24 @@ async def test_killed_in_the_middle_of_an_apply_and_started_again(tmp_path: Path
             await run.until(lambda: server.engine.budget == 16, "the load decides again")
 
 
+async def test_a_pause_survives_a_kill(tmp_path: Path) -> None:
+    async with FakeSGLang(FakeEngine(running=8)) as server:
+        config = write_config(tmp_path, server)
+        async with controller(tmp_path, config) as run:
+            await run.until(lambda: server.engine.budget == 16, "budget followed")
+            async with httpx.AsyncClient(base_url=run.url, headers=TOKEN) as client:
+                assert (await client.post("/v1/pause")).status_code == 200
+            assert await run.end(signal.SIGKILL) == -signal.SIGKILL
+        server.engine.budget = 64
+        async with controller(tmp_path, config) as run:
+            await run.until(lambda: run.events().count("decided") >= 2, "it decides")
+            async with httpx.AsyncClient(base_url=run.url, headers=TOKEN) as client:
+                assert (await client.get("/v1/targets")).json()["paused"]
+                assert server.engine.budget == 64, "and applies nothing"
+                assert (await client.post("/v1/resume")).status_code == 200
+            await run.until(lambda: server.engine.budget == 16, "it applies again")
+
+
 @pytest.mark.parametrize("on_shutdown", ["hold", "restore"])
 async def test_a_signal_in_the_middle_of_an_apply_still_ends_it(
     tmp_path: Path, on_shutdown: str

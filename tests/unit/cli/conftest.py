@@ -25,6 +25,7 @@ class ChatServer(FakeSGLang):
     def app(self):
         app = super().app()
         app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/generate", self._generate)
         return app
 
     async def _chat(self, request):
@@ -44,6 +45,10 @@ class ChatServer(FakeSGLang):
         await self._send(response, {"choices": [], "usage": {"completion_tokens": 9}})
         await response.write(b"data: [DONE]\n\n")
         return response
+
+    async def _generate(self, request):
+        assert (await request.json())["sampling_params"] == {"max_new_tokens": 1}
+        return web.json_response({"text": " there"})
 
     async def _send(self, response, chunk):
         await response.write(f"data: {json.dumps(chunk)}\n\n".encode())

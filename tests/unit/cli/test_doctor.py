@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jetspec_sglang import cli, embedded, platform
+from jetspec_sglang import cli, embedded, platform, quota
 from jetspec_sglang.cli import checks, model_checks
 from jetspec_sglang.cli.checks import Check
 from jetspec_sglang.cli.memory import Load, estimate
@@ -104,6 +104,28 @@ def test_head_of_another_target(target, head):
     assert config is None
 
 
+def test_what_is_wrong_with_a_head_is_told_in_parts(target, head, sound, capsys):
+    tensors = {name: torch.zeros(shape) for name, shape in expected_tensors(HEAD).items()}
+    tensors |= {"embed_tokens.weight": torch.zeros(100, 32)}
+    tensors["fc.weight"][0, 0] = float("nan")
+    save_file(tensors, head / "model.safetensors")
+    assert cli.main(["doctor", "--json"]) == 1
+    listed = json.loads(capsys.readouterr().out)
+    told = next(check for check in listed if check["name"] == "head")
+    assert [finding["field"] for finding in told["findings"]] == ["embed_tokens.weight"]
+    assert "export the head without embed_tokens.weight" in told["remedy"]
+
+
+def test_a_head_for_shorter_texts_than_its_target_is_a_warning(target, head):
+    longer = {**TARGET, "max_position_embeddings": 2 * HEAD.max_position_embeddings}
+    (target / "config.json").write_text(json.dumps(longer))
+    check, config = model_checks.check_head(str(head), target)
+    assert check.status == "warn"
+    assert config is not None
+    assert f"max_position_embeddings = {HEAD.max_position_embeddings}" in check.detail
+    assert "--context-length" in check.remedy
+
+
 def test_head_that_is_missing(target):
     assert model_checks.check_head(None, target)[0].status == "fail"
     assert "JETSPEC_HEAD" in model_checks.check_head(None, target)[0].remedy
@@ -156,6 +178,25 @@ def test_cpu_features(tmp_path, flags, status):
     file = tmp_path / "cpuinfo"
     file.write_text(f"processor : 0\nflags : {flags}\n")
     assert checks.check_cpu(file).status == status
+
+
+@pytest.mark.parametrize(
+    ("limit", "threads", "status", "told"),
+    [
+        (None, None, "ok", "none: 8 CPUs"),
+        (2.5, None, "ok", "2.5 of 8 CPUs: `jetspec serve` starts 2 threads"),
+        (2.5, "8", "warn", "OMP_NUM_THREADS=8"),
+        (2.5, "1", "ok", "starts 1 threads"),
+    ],
+)
+def test_cpu_quota(limit, threads, status, told, monkeypatch):
+    monkeypatch.setattr(quota, "quota", lambda: limit)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if threads is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    check = checks.check_quota()
+    assert (check.status, told in check.detail) == (status, True)
 
 
 def test_no_lscpu(tmp_path, monkeypatch):

@@ -125,7 +125,7 @@ def launched(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setattr(embedded, "target_path", lambda: target)
     monkeypatch.setattr(embedded, "head_path", lambda: "shipped-head")
-    monkeypatch.setattr(models, "check_head", lambda head, model: None)
+    monkeypatch.setattr(models, "require_head", lambda head, model: ())
     monkeypatch.setattr(platform, "activate", lambda: platform.HOST_PLATFORM)
 
     def become(path, command):
@@ -159,6 +159,25 @@ def test_plain_has_no_head_and_no_controller(launched):
     command = launched("--plain")
     assert "sglang.launch_server" in command
     assert not [word for word in command if word.startswith("--speculative")]
+
+
+@pytest.mark.usefixtures("controller_installed")
+def test_the_servers_lines_go_to_a_log(launched, tmp_path):
+    plan = json.loads(launched()[3])
+    assert Path(plan["log"]).parent == tmp_path / "cache" / "serve"
+    assert Path(plan["log"]).read_bytes() == b""
+    assert plan["told"]["head"] == "shipped-head"
+    assert "SmolLM2" in plan["told"]["model"]
+    named = json.loads(launched("--server-log", str(tmp_path / "mine" / "log"))[3])
+    assert named["log"] == str(tmp_path / "mine" / "log")
+    assert json.loads(launched("--server-log", "-")[3])["log"] is None
+
+
+@pytest.mark.usefixtures("controller_installed", "launched")
+def test_a_log_that_cannot_be_written_is_refused(tmp_path, capsys):
+    words = ["serve", "--server-log", str(tmp_path), "--port", str(free_port())]
+    assert cli.main(words) == 1
+    assert f"--server-log {tmp_path}" in capsys.readouterr().err
 
 
 @pytest.fixture

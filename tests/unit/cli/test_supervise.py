@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,11 +53,17 @@ def supervise(tmp_path):
         return [sys.executable, "-c", code, str(tmp_path / name), str(seconds), str(status)]
 
     def start(
-        *, server=(CHILD, 60, 0), controller=(CHILD, 60, 0), url="http://127.0.0.1:1", **more
+        *,
+        server=(CHILD, 60, 0),
+        controller=(CHILD, 60, 0),
+        url="http://127.0.0.1:1",
+        launch=None,
+        **more,
     ):
         companion = {"name": "controller", "command": command("controller", *controller)}
         companion |= {"page": "http://127.0.0.1:2", **more}
         plan = {"url": url, "server": command("server", *server), "companions": [companion]}
+        plan |= launch or {}
         process = subprocess.Popen(
             [sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(plan)],
             stderr=subprocess.PIPE,
@@ -193,6 +200,44 @@ def test_a_companion_with_a_log_writes_there_and_nowhere_else(supervise, server,
     error = process.stderr.read()
     assert "loud" not in error
     assert f"controller ended with status 3 (see {log})" in error
+
+
+NOISY = """
+import sys, time
+print("server_args=" + 12000 * "x"); print("Loading:  10%\\rLoading: 100%")
+print("ValueError: no such model", file=sys.stderr)
+sys.exit(int(sys.argv[3]))
+"""
+
+
+def test_what_matters_is_shown_and_the_rest_is_in_a_named_log(supervise, tmp_path):
+    log = tmp_path / "server.log"
+    process = supervise(
+        server=(NOISY, 0, 0), launch={"log": str(log), "told": {"model": "M", "head": "H"}}
+    )
+    assert process.wait(10) == 0
+    shown = process.stderr.read()
+    for words in ("jetspec: model:   M", "jetspec: head:    H", f"jetspec: log:     {log}"):
+        assert words in shown
+    assert "server_args" not in shown
+    assert max(map(len, shown.splitlines())) < 200
+    assert "server_args=xxx" in log.read_text()
+
+
+def test_a_server_that_fails_says_why_from_its_log(supervise, tmp_path):
+    process = supervise(server=(NOISY, 0, 1), launch={"log": str(tmp_path / "server.log")})
+    assert process.wait(10) == 1
+    shown = process.stderr.read()
+    assert "ValueError: no such model" in shown
+    assert "10%" not in shown
+
+
+def test_budget_and_first_token_are_shown_when_the_server_is_ready(supervise, tmp_path, server):
+    process = supervise(server=(CHILD, 3, 0), url=server.url)
+    assert process.wait(15) == 0
+    shown = process.stderr.read()
+    assert "budget:  64 of at most 256 nodes" in shown
+    assert re.search(r"first token after \d+\.\d\d s", shown)
 
 
 @pytest.mark.parametrize("name", ["server", "controller"])

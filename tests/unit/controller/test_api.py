@@ -285,6 +285,10 @@ async def test_other_paths_methods_and_sizes(serve) -> None:
     async with serve() as (_, client):
         assert is_problem(await client.get("/nowhere"), 404)
         assert is_problem(await client.delete("/v1/targets"), 405)
+        torn = await client.post(
+            "/v1/simulate", content=b"7\xef", headers={"Content-Type": "application/json"}
+        )
+        assert is_problem(torn, 400)
         big = await client.post("/v1/simulate", content=b"x" * 100_000, headers=TOKEN)
         assert is_problem(big, 413)
 

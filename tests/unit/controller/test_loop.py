@@ -70,8 +70,9 @@ async def test_metrics_down_but_loads_there(make) -> None:
         assert {fault.signal for fault in decision.explanation.faults} >= {"rounds", "cost"}
 
 
-async def test_errors_are_counted_from_zero_on(make) -> None:
-    """A counter that appears with its first error shows no increase then, so no alert."""
+@pytest.mark.parametrize("name", ["decision_errors_total", "drift_total"])
+async def test_faults_are_counted_from_zero_on(make, name) -> None:
+    """A counter that appears with its first fault shows no increase then, so no alert."""
     async with make() as rig:
         await rig.ticks()
-        assert rig.metric("decision_errors_total", target=rig.name) == 0
+        assert rig.metric(name, target=rig.name) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -119,6 +120,40 @@ async def test_up_but_without_the_series(make) -> None:
     async with make(prometheus=True) as rig:
         not_jetspec(rig)
         assert (await rig.ticks()).reason is Reason.LOAD_MISSING
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "reason"),
+    [
+        ("jetspec_accepted_node_budget_bucket", {}, Reason.NO_ACCEPT_CURVE),
+        ("jetspec_accepted_node_budget_bucket", {"publish_table": True}, Reason.NO_ACCEPT_CURVE),
+        (
+            "sglang:inter_token_latency_seconds_bucket",
+            {"tpot_objective_s": 0.01},
+            Reason.LATENCY_MISSING,
+        ),
+        (
+            "sglang:time_to_first_token_seconds_bucket",
+            {"ttft_objective_s": 0.1, "publish_table": True},
+            Reason.LATENCY_MISSING,
+        ),
+    ],
+)
+async def test_native_histograms_hold_and_name_the_series(make, name, policy, reason) -> None:
+    async with make(prometheus=True, settings={"policy": policy}) as rig:
+        rig.prometheus.dropped = re.compile(name)
+        rig.server.engine.running = 8
+        decision = await rig.ticks(8)
+        assert (decision.reason, decision.action, decision.budget) == (reason, Action.HOLD, 64)
+        assert rig.server.applied == []
+        assert name in [fault.detail for fault in decision.explanation.faults]
+
+
+async def test_a_latency_histogram_that_nobody_needs_may_be_missing(make) -> None:
+    async with make(prometheus=True) as rig:
+        rig.prometheus.dropped = re.compile("sglang:.*_bucket")
+        rig.server.engine.running = 8
+        assert (await rig.ticks(6)).budget == 16
 
 
 async def test_one_target_missing(make) -> None:

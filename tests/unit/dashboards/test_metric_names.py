@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from dashboards.drawing.dashboard import load
-from tests.support.metric_names import exposed, named_in, patterns
+from tests.support.metric_names import exposed, named_in
+from tests.support.promql import names
 
 REPOSITORY = Path(__file__).parents[3]
 EXPOSITIONS = REPOSITORY / "tests" / "data" / "exposition"
@@ -39,7 +40,7 @@ def known() -> set[str]:
 def unknown(expression: str, known: set[str]) -> list[str]:
     return [
         pattern
-        for pattern in patterns(expression)
+        for pattern in names(expression)
         if not any(re.fullmatch(pattern, name) for name in known)
     ]
 

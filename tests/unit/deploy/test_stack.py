@@ -16,6 +16,7 @@ import yaml
 from deploy.stack import __main__ as stack
 from deploy.stack import demo, grafana, prometheus
 from jetspec_sglang.cli import serve
+from tests.support.ports import free_port
 
 URL, PAGE = "http://127.0.0.1:31999", "http://127.0.0.1:31998"
 
@@ -60,12 +61,6 @@ def launched(monkeypatch):
         return plans.pop()
 
     return run
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def names(plan):

@@ -9,12 +9,14 @@ from safetensors.torch import save_file
 
 from jetspec_sglang.draft.checkpoint import (
     check_checkpoint,
-    check_finite,
     expected_tensors,
     load_draft_vocab,
     load_tensors,
+    not_finite,
     resolve_head,
+    tensor_findings,
 )
+from jetspec_sglang.draft.finding import HeadError
 from tests.unit.draft.helpers import tiny_config
 
 
@@ -28,7 +30,9 @@ def test_the_release_has_58_tensors_and_its_published_size():
     config = tiny_config(
         num_hidden_layers=5, hidden_size=4096, intermediate_size=12288, num_attention_heads=32,
         num_key_value_heads=8, head_dim=128, vocab_size=151936, num_target_layers=36,
-        dflash_config={"causal_head": True, "mask_token_id": 151669},
+        dflash_config={
+            "causal_head": True, "mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33],
+        },
     )  # fmt: skip
     shapes = expected_tensors(config)
     assert len(shapes) == 58
@@ -46,12 +50,14 @@ def test_a_good_folder(tmp_path, dtype):
 def test_values_that_are_no_numbers_are_named(tmp_path, value):
     held = tensors(tiny_config())
     save_file(held, tmp_path / "model.safetensors")
-    check_finite(tmp_path)
-    for name in ("norm.weight", "fc.weight", "hidden_norm.weight", "layers.0.mlp.up_proj.weight"):
+    assert not_finite(tmp_path) == []
+    broken = ["fc.weight", "hidden_norm.weight", "layers.0.mlp.up_proj.weight", "norm.weight"]
+    for name in broken:
         held[name].view(-1)[-1] = value
     save_file(held, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"NaN or infinite values in fc\.weight, .* and 1 more"):
-        check_finite(tmp_path)
+    found = not_finite(tmp_path)
+    assert [finding.field for finding in found] == broken
+    assert str(found[0]) == "fc.weight: holds NaN or infinite values"
 
 
 def test_every_fault_is_named(tmp_path):
@@ -65,10 +71,10 @@ def test_every_fault_is_named(tmp_path):
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the parts are checked below
         check_checkpoint(tmp_path, config)
     for part in (
-        "missing norm.weight [16]",
-        "unexpected model.norm.weight",
-        "fc.weight has shape [16, 16], wanted [16, 48]",
-        "hidden_norm.weight has dtype I32",
+        "norm.weight: missing, wanted [16]",
+        "model.norm.weight: unexpected",
+        "fc.weight: has shape [16, 16], wanted [16, 48]",
+        "hidden_norm.weight: has dtype I32",
     ):
         assert part in str(error.value)
 
@@ -96,17 +102,44 @@ def test_a_truncated_file(tmp_path, keep):
 
 def test_pickled_weights_are_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"x")
-    with pytest.raises(FileNotFoundError, match=r"pytorch_model\.bin: pickled weights are refused"):
+    with pytest.raises(HeadError, match=r"pytorch_model\.bin: pickled weights are refused"):
         check_checkpoint(tmp_path, tiny_config())
+
+
+@pytest.mark.parametrize(
+    "name", ["embed_tokens.weight", "model.embed_tokens.weight", "lm_head.weight"]
+)
+def test_tensors_of_the_target_are_refused_by_name(tmp_path, name):
+    config = tiny_config()
+    save_file(tensors(config) | {name: torch.zeros(40, 16)}, tmp_path / "model.safetensors")
+    [finding] = tensor_findings(tmp_path, config)
+    assert (finding.code, finding.field) == ("tensor_unexpected", name)
+    assert "the target's own" in finding.allowed
+    assert finding.remedy == f"export the head without {name}"
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+
+def test_weights_that_git_lfs_has_not_fetched(tmp_path):
+    (tmp_path / "model.safetensors").write_text(POINTER)
+    (tmp_path / "draft_vocab_ids.npy").write_text(POINTER)
+    for read in (
+        lambda: check_checkpoint(tmp_path, tiny_config()),
+        lambda: load_draft_vocab(tmp_path, 40),
+    ):
+        with pytest.raises(HeadError, match="is a Git LFS pointer") as error:
+            read()
+        assert error.value.findings[0].remedy == f"run `git lfs pull` in {tmp_path}"
 
 
 def test_resolve_head(tmp_path):
     (tmp_path / "sub").mkdir()
     assert resolve_head(tmp_path) == tmp_path
     assert resolve_head(f"{tmp_path}::sub") == tmp_path / "sub"
-    with pytest.raises(FileNotFoundError, match="no folder other"):
+    with pytest.raises(HeadError, match="no folder other"):
         resolve_head(f"{tmp_path}::other")
-    with pytest.raises(FileNotFoundError, match="not a hub id"):
+    with pytest.raises(HeadError, match="not a hub id"):
         resolve_head("/nowhere/at/all")
     with pytest.raises(ValueError, match=r"may not contain"):
         resolve_head(f"{tmp_path}::../x")
@@ -131,7 +164,7 @@ def test_resolve_head_offline(monkeypatch):
         raise OSError("offline")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    with pytest.raises(FileNotFoundError, match="the hub does not give it: offline"):
+    with pytest.raises(HeadError, match="the hub does not give it: offline"):
         resolve_head("someone/head")
 
 

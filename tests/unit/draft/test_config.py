@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jetspec_sglang.draft.config import HeadConfig, default_target_layer_ids
+from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.draft.finding import HeadError
+from jetspec_sglang.training.start import default_target_layer_ids
 from tests.unit.draft.helpers import TINY
 
 
@@ -25,9 +27,19 @@ def flags(top=None, **nested):
 def test_released_default_taps():
     assert default_target_layer_ids(36, 5) == (1, 9, 17, 25, 33)
     assert default_target_layer_ids(30, 1) == (15,)
-    config = raw(num_target_layers=36, num_hidden_layers=5)
+
+
+def test_taps_are_never_guessed():
+    config = raw()
     del config["dflash_config"]["target_layer_ids"]
-    assert HeadConfig.from_dict(config).target_layer_ids == (1, 9, 17, 25, 33)
+    with pytest.raises(HeadError, match="target_layer_ids: missing") as error:
+        HeadConfig.from_dict(config)
+    [finding] = error.value.findings
+    assert (finding.code, finding.field, finding.value) == (
+        "missing",
+        "target_layer_ids",
+        "missing",
+    )
 
 
 @pytest.mark.parametrize("value", [True, False])
@@ -79,7 +91,10 @@ def test_causal_must_be_a_boolean():
         ({"use_sliding_window": True}, "use_sliding_window"),
         ({"layer_types": ["sliding_attention"] * 2}, "layer_types"),
         ({"dflash_config": 3}, "dflash_config = 3"),
-        ({"dflash_config": {"mask_token_id": 40}}, "mask_token_id = 40: must be below"),
+        (
+            {"dflash_config": {"target_layer_ids": [0], "mask_token_id": 40}},
+            "mask_token_id = 40: must be below",
+        ),
         ({"dflash_config": {"mask_token_id": -1}}, "mask_token_id = -1"),
         ({"dflash_config": {}}, "mask_token_id: missing"),
         (
@@ -91,7 +106,7 @@ def test_causal_must_be_a_boolean():
             "must increase strictly",
         ),
         (
-            {"dflash_config": {"mask_token_id": 3, "target_hidden_size": 32}},
+            {"dflash_config": {**TINY["dflash_config"], "target_hidden_size": 32}},
             "target_hidden_size = 32",
         ),
         (
@@ -111,11 +126,84 @@ def test_round_trip():
 
 
 def test_rope_in_both_spellings():
-    new = raw(rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 5000})
+    new = raw(
+        rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 5000}, rope_theta=None
+    )
     old = raw(rope_scaling={"type": "linear", "factor": 2.0}, rope_theta=5000)
     for config in (HeadConfig.from_dict(new), HeadConfig.from_dict(old)):
         assert config.rope_theta == 5000.0
         assert config.rope_parameters == {"rope_type": "linear", "factor": 2.0}
+
+
+NESTED = {"full_attention": {"rope_type": "default", "rope_theta": 5000}}
+SPELLED_TWICE = {
+    "rope_theta": {"rope_theta": 9, "rope_parameters": {"rope_theta": 5000}},
+    "rope_scaling": {
+        "rope_scaling": {"type": "linear", "factor": 2.0, "rope_theta": 5000},
+        "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000},
+    },
+    "rope_type": {"rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 2.0}},
+    "layer_types": {"layer_types": ["full_attention"] * 3},
+    "block_size": {"dflash_config": {**TINY["dflash_config"], "block_size": 9}},
+    "mask_token_id": {"mask_token_id": 4},
+    "target_layer_ids": {"target_layer_ids": [1, 2, 3]},
+}
+
+
+@pytest.mark.parametrize("field", SPELLED_TWICE)
+def test_a_config_that_contradicts_itself_is_refused(field):
+    changes = copy.deepcopy(SPELLED_TWICE[field])
+    config = raw(**changes)
+    if field in ("rope_scaling", "rope_type"):
+        del config["rope_theta"]
+    with pytest.raises(HeadError, match="contradicts itself") as error:
+        HeadConfig.from_dict(config)
+    [finding] = error.value.findings
+    assert finding.code == "contradiction"
+    assert field in finding.field
+
+
+@pytest.mark.parametrize("name", ["rope_parameters", "rope_scaling"])
+@pytest.mark.parametrize("theta", [None, 5000])
+def test_rope_parameters_per_kind_of_attention_are_refused(name, theta):
+    with pytest.raises(HeadError, match=rf"{name} = .*10000") as error:
+        HeadConfig.from_dict(raw(**{name: NESTED, "rope_theta": theta}))
+    [finding] = error.value.findings
+    assert finding.code == "nested_rope"
+    assert f"{name}.full_attention" in finding.remedy
+
+
+def test_the_base_of_the_rotary_embedding_is_never_guessed():
+    with pytest.raises(HeadError, match="rope_theta: missing"):
+        HeadConfig.from_dict(raw(rope_theta=None))
+
+
+def test_the_same_rope_in_two_spellings_is_no_contradiction():
+    config = HeadConfig.from_dict(
+        raw(
+            rope_theta=5000,
+            rope_scaling={"type": "linear", "factor": 2.0},
+            rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0},
+        )
+    )
+    assert config.rope_parameters == {"rope_type": "linear", "factor": 2.0}
+
+
+def test_a_head_that_reads_fewer_positions_than_its_target_is_a_warning():
+    config = HeadConfig.from_dict(raw(max_position_embeddings=64))
+    same = {"hidden_size": 16, "vocab_size": 40, "num_hidden_layers": 6}
+    assert config.target_findings({**same, "max_position_embeddings": 64}) == []
+    [finding] = config.target_findings({**same, "max_position_embeddings": 128})
+    assert (finding.code, finding.severity, finding.value) == ("short_context", "warn", 64)
+    assert "--context-length 64" in finding.remedy
+    config.check_against_target({**same, "max_position_embeddings": 128})
+
+
+def test_a_config_that_git_lfs_has_not_fetched(tmp_path):
+    (tmp_path / "config.json").write_text("version https://git-lfs.github.com/spec/v1\noid x\n")
+    with pytest.raises(HeadError, match="Git LFS pointer") as error:
+        HeadConfig.from_folder(tmp_path)
+    assert f"git lfs pull` in {tmp_path}" in error.value.findings[0].remedy
 
 
 def test_check_against_target_lists_every_difference():
@@ -130,7 +218,7 @@ def test_check_against_target_lists_every_difference():
 
 
 def test_folder_errors(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no config\.json"):
+    with pytest.raises(HeadError, match=r"no config\.json"):
         HeadConfig.from_folder(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ValueError, match="not valid JSON"):

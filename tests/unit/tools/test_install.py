@@ -201,3 +201,12 @@ def test_script_uses_the_standard_library_only():
         line.split()[1] for line in SCRIPT.read_text().splitlines() if line.startswith("import ")
     ]
     assert {name.split(".")[0] for name in lines} <= names
+
+
+def test_packages_of_test_programs_are_named_once(monkeypatch):
+    monkeypatch.setattr(install.shutil, "which", lambda program: None)
+    missing = install.missing_test_packages()
+    assert sorted(missing) == sorted(set(missing))
+    assert {"prometheus", "prometheus-alertmanager"} <= set(missing)
+    monkeypatch.setattr(install.shutil, "which", lambda program: f"/usr/bin/{program}")
+    assert install.missing_test_packages() == []

@@ -22,6 +22,7 @@ from jetspec_controller.core import (
     inputs,
     load,
     modelled,
+    outlook,
     pace,
     plan,
     probe,
@@ -218,7 +219,7 @@ def a_probe_ends_when_the_load_changes() -> bool:
     return decision.reason is not Reason.PROBING
 
 
-@guard(patch(modelled, "number", lambda value: 0.0))
+@guard(patch(outlook, "number", lambda value: 0.0))
 def a_full_kv_cache_forbids_a_rise() -> bool:
     world = settled(32.0)
     low = world.budget

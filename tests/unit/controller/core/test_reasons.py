@@ -91,3 +91,13 @@ def test_one_number_keeps_an_objective_for_the_batch_that_comes() -> None:
         for rate, d in reached.items()
     }
     assert len(feasible[40.0]) < len(feasible[0.5])
+
+
+def test_a_lower_high_water_mark_never_leaves_more_room() -> None:
+    ceilings = []
+    for mark in (1.0, 0.95, 0.8, 0.6, 0.3):
+        config = PolicyConfig(kv_high_water=mark, look_ahead_s=2.0)
+        first = courses.filling(config)[0].explanation.kv_ceiling
+        ceilings.append(first or 10_000)
+    assert ceilings == sorted(ceilings, reverse=True)
+    assert ceilings[-1] < ceilings[0]

@@ -1,0 +1,87 @@
+"""What the next seconds ask for: the batch that comes, and the limits that follow from it. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from . import reserve, table
+from .config import PolicyConfig
+from .enums import Clamp, Reason
+from .inputs import number
+from .load import Load, peak_batch
+from .model import SpeedModel
+from .smoothing import Array
+from .state import TargetState
+from .types import Table, TargetObservation
+from .wish import Wish
+
+
+def ahead(config: PolicyConfig, load: Load, speed: SpeedModel | None, in_force: Table) -> float:
+    """The largest batch within ``look_ahead_s`` that wants to run, under the plan in force. A full
+    KV cache may be why it does not, and a load that rises is below Little's law: neither counts.
+    """
+
+    def token_s(batch: Array) -> Array:
+        assert speed is not None
+        here = table.lookup(in_force, float(batch[0]))
+        column = int(np.searchsorted(speed.budgets, here))
+        return speed.token_s(batch)[column : column + 1]
+
+    load = replace(load, limit=load.slots, scale=max(load.scale, 1.0))
+    if speed is None:
+        load = replace(load, output_tokens=None)
+    return float(peak_batch(load, config.look_ahead_s, token_s, 1)[0])
+
+
+def _kv_full(config: PolicyConfig, observation: TargetObservation) -> bool:
+    return (number(observation.token_usage) or 0.0) >= config.kv_high_water
+
+
+def _block(state: TargetState) -> int:
+    return (state.known.block_size if state.known is not None else None) or 1
+
+
+def settles(config: PolicyConfig, state: TargetState) -> float:
+    """When a table may rise again."""
+    changed = max(state.rose_at or float("-inf"), state.cut_at or float("-inf"))
+    return changed + config.dwell_s
+
+
+def cold(
+    config: PolicyConfig, allowed: tuple[int, ...], load: Load, in_force: Table, held: Wish
+) -> Wish | None:
+    """While nothing is measured: what the expected batch has no room for goes, if anything."""
+    coming = ahead(config, load, None, in_force)
+    most = reserve.fitting(config, allowed, load, coming, _block(held.state))
+    if most >= max(budget for _, budget in in_force):
+        return None
+    explanation = replace(
+        held.explanation,
+        batch_expected=coming,
+        kv_ceiling=most,
+        clamps=(*held.explanation.clamps, Clamp.KV_PRESSURE),
+    )
+    cut = tuple((batch, min(budget, most)) for batch, budget in in_force)
+    held = replace(held, explanation=explanation)
+    return held.tabled(table.compress(cut), load.batch, Reason.KV_PRESSURE)
+
+
+def bounds(
+    config: PolicyConfig,
+    observation: TargetObservation,
+    speed: SpeedModel,
+    load: Load,
+    coming: float,
+    in_force: Table,
+    state: TargetState,
+    now: float,
+) -> table.Bounds:
+    """What limits a plan at this tick, for the batch ``coming``."""
+    widest = max(budget for _, budget in in_force)
+    return table.Bounds(
+        reserve.ceiling(config, speed, load, coming, _block(state), widest),
+        _kv_full(config, observation),
+        settles(config, state) > now,
+    )

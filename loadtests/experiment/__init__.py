@@ -1,0 +1,1 @@
+"""`jetspec bench load`, `step` and `soak`: servers, controller and load in one command."""

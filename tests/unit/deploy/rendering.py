@@ -1,0 +1,79 @@
+"""The chart, rendered offline with Helm's own library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import yaml
+from helm_python import Chart
+
+from tests.unit.deploy.programs import DEPLOY
+
+CHART = DEPLOY / "helm" / "jetspec"
+EXAMPLES = DEPLOY / "helm" / "examples"
+RELEASE, NAMESPACE = "demo", "serving"
+
+MONITORED = {"monitoring": {"enabled": "always", "labels": {"release": "kps"}}}
+SCALED = {"autoscaling": {"enabled": True, "prometheusUrl": "http://prometheus.monitoring:9090"}}
+VALUE_SETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "host": yaml.safe_load((EXAMPLES / "values-host.yaml").read_text()),
+    "production": yaml.safe_load((EXAMPLES / "values-production.yaml").read_text()),
+    "two-gpus-no-router": {"router": {"enabled": False}, "engine": {"gpus": 2, "replicas": 3}},
+    "monitored": MONITORED,
+    "scaled": {**MONITORED, **SCALED},
+    "existing-secret": {"auth": {"existingSecret": "keys", "clientKey": True}},
+    "no-controller": {"controller": {"enabled": False}, **MONITORED},
+    "no-claims": {
+        "engine": {"cache": {"size": ""}, "models": {"existingClaim": "models"}},
+        "controller": {"state": {"existingClaim": "pins"}},
+        "networkPolicy": {"enabled": False},
+        "podDisruptionBudget": {"enabled": False},
+    },
+    "nobody-reads": {"networkPolicy": {"prometheus": []}, "router": {"enabled": False}},
+    "prometheus-source": {
+        "controller": {
+            "prometheus": {"url": "http://prometheus.monitoring:9090"},
+            "policy": {"min_budget": 8, "tpot_objective_s": 0.05, "table": {"8": 16}},
+            "targetPolicies": {"demo-jetspec-engine-*": {"max_budget": 64}},
+            "extraConfig": {"control": {"timeout_s": 5}},
+        },
+    },
+}
+
+
+@cache
+def chart() -> Chart:
+    return Chart.load(CHART)
+
+
+def rendered(values: Mapping[str, Any], namespace: str = NAMESPACE) -> dict[str, str]:
+    """Template name to text, NOTES.txt included."""
+    found = chart().render(dict(values), name=RELEASE, namespace=namespace)
+    return {name.rpartition("/")[2]: text for name, text in found.items()}
+
+
+def objects(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    texts = [text for name, text in rendered(values).items() if name != "NOTES.txt"]
+    return [each for text in texts for each in yaml.safe_load_all(text) if each]
+
+
+def one(found: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    """The object of a kind that the chart names so: `-engine`, or nothing for the release's own."""
+    full = f"{RELEASE}-jetspec{name}"
+    (match,) = [o for o in found if (o["kind"], o["metadata"]["name"]) == (kind, full)]
+    return match
+
+
+def kinds(found: list[dict[str, Any]]) -> set[str]:
+    return {each["kind"] for each in found}
+
+
+def pods(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pod specs of everything that starts pods."""
+    return [o["spec"]["template"]["spec"] for o in found if o["kind"] in WORKLOADS]
+
+
+WORKLOADS = ("Deployment", "StatefulSet")

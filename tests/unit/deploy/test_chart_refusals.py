@@ -1,0 +1,111 @@
+"""Values that the chart refuses, each with a message that says what to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helm_python.errors import HelmError
+
+from tests.unit.deploy.rendering import objects
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown section": ({"enginee": {}}, "additional properties 'enginee' not allowed"),
+    "unknown key": ({"engine": {"replica": 2}}, "'/engine': additional properties 'replica'"),
+    "no replicas": ({"engine": {"replicas": 0}}, "'/engine/replicas': minimum: got 0, want 1"),
+    "replicas as text": (
+        {"engine": {"replicas": "2"}},
+        "'/engine/replicas': got string, want integer",
+    ),
+    "no such platform": (
+        {"engine": {"platform": "tpu"}},
+        "'/engine/platform': value must be one of 'gpu', 'host'",
+    ),
+    "no model": ({"engine": {"model": ""}}, "'/engine/model': minLength"),
+    "no such setting": (
+        {"engine": {"settings": {"budgett": 8}}},
+        "'/engine/settings': additional properties 'budgett'",
+    ),
+    "budget too large": (
+        {"engine": {"settings": {"budget": 5000}}},
+        "'/engine/settings/budget': maximum: got 5,000, want 1,024",
+    ),
+    "no such policy key": (
+        {"controller": {"policy": {"interval": 2}}},
+        "'/controller/policy': additional properties 'interval'",
+    ),
+    "leader election": (
+        {"controller": {"extraConfig": {"leader": {}}}},
+        "additional properties 'leader'",
+    ),
+    "no such governor": (
+        {"controller": {"policy": {"governor": "fast"}}},
+        "'/controller/policy/governor': value must be one of",
+    ),
+    "a flag without dashes": (
+        {"engine": {"args": ["tp-size=2"]}},
+        "'/engine/args/0': 'tp-size=2' does not match pattern",
+    ),
+    "registry without slash": (
+        {"imageRegistry": "registry.example.com"},
+        "'/imageRegistry': 'registry.example.com' does not match pattern",
+    ),
+    "monitoring as a bool": (
+        {"monitoring": {"enabled": True}},
+        "'/monitoring/enabled': value must be one of 'auto', 'always', 'never'",
+    ),
+    "not a URL": (
+        {"controller": {"prometheus": {"url": "prometheus:9090"}}},
+        "'/controller/prometheus/url'",
+    ),
+    "tag latest": (
+        {"engine": {"image": {"tag": "latest"}}},
+        "engine.image.tag is latest: name a version",
+    ),
+    "gpu without gpus": (
+        {"engine": {"gpus": 0}},
+        "engine.gpus is 0 but engine.platform is gpu: give 1 or more, or take platform host",
+    ),
+    "host with gpus": (
+        {"engine": {"platform": "host"}},
+        "engine.gpus is 1 but engine.platform is host: set engine.gpus to 0",
+    ),
+    "a flag of the chart": (
+        {"engine": {"args": ["--port=1"]}},
+        "engine.args has --port: the chart sets it",
+    ),
+    "a key in the flags": (
+        {"engine": {"args": ["--admin-api-key=x"]}},
+        "engine.args has --admin-api-key",
+    ),
+    "scaling without controller": (
+        {
+            "controller": {"enabled": False},
+            "autoscaling": {"enabled": True, "prometheusUrl": "http://p"},
+        },
+        "autoscaling.enabled needs controller.enabled",
+    ),
+    "scaling without metrics": (
+        {"autoscaling": {"enabled": True}},
+        "autoscaling.prometheusUrl is empty",
+    ),
+    "scaling backwards": (
+        {"autoscaling": {"minReplicas": 9}},
+        "autoscaling.minReplicas is 9, above autoscaling.maxReplicas 4",
+    ),
+    "min above max": (
+        {"controller": {"policy": {"min_budget": 64, "max_budget": 16}}},
+        "controller.policy.min_budget is 64, above controller.policy.max_budget 16",
+    ),
+    "start budget above the largest": (
+        {"engine": {"settings": {"budget": 64}, "args": ["--speculative-num-draft-tokens=32"]}},
+        "engine.settings.budget is 64, above --speculative-num-draft-tokens 32",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), CASES.values(), ids=CASES)
+def test_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(HelmError) as refused:
+        objects(values)
+    assert message in str(refused.value)
