@@ -46,7 +46,7 @@ def assert_unbiased(result: Martingale) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompts", "tokens"), [(16, 40), pytest.param(160, 128, marks=pytest.mark.full)]
+    ("prompts", "tokens"), [(16, 24), pytest.param(160, 128, marks=pytest.mark.full)]
 )
 def test_unbiased_at_temperature_one(
     prompts: int,
@@ -83,9 +83,9 @@ def test_the_statistic_sees_greedy_decoding(target: Any, reference: Reference) -
 
 def test_mixed_batches(jetspec: Server, budget: SetBudget, reference: Reference) -> None:
     """Greedy requests between sampled ones give plain decoding's tokens."""
-    quiet = [greedy(chat_ids(text), 40) for text in texts(4)]
+    quiet = [greedy(chat_ids(text), 24) for text in texts(4)]
     loud = [
-        {**greedy(chat_ids(text), 40), "sampling_params": {"max_new_tokens": 40, **params}}
+        {**greedy(chat_ids(text), 24), "sampling_params": {"max_new_tokens": 24, **params}}
         for text, params in zip(
             texts(4),
             (

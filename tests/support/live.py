@@ -1,6 +1,7 @@
 """A server watched by a real controller and a real Prometheus with the repository's rules, under load.
 
-`watched(url, folder)` starts both beside a running JETSPEC server and ends them; `drive` makes the
+`serve(folder)` starts a server whose KV pool is small; `watched(url, folder)` starts both beside a
+running JETSPEC server and ends them; `drive` makes the
 load: 1 to 20 requests in flight, streamed and not, at budgets that the controller, a pin and a hand
 choose, with an aborted request, a pause, a list of targets that cannot be read, and retractions
 where the KV pool is small. About a minute.
@@ -21,11 +22,15 @@ from pathlib import Path
 import httpx
 
 from deploy.stack import demo, prometheus
+from jetspec_sglang import embedded
 from jetspec_sglang.cli.supervise import end, is_ready, start
 from tests.support.controller_process import TOKEN, Controller
 from tests.support.ports import free_port
 from tests.support.prompts import SYSTEM
+from tests.support.server import Server
 
+POOL = "1800"
+"""Slots: too few for `MOST` requests, so that some are retracted."""
 MOST = 20
 """Requests in flight: more than the server runs at a time, so that some wait."""
 STAGES = ((1, None), (4, 8), (MOST, None), (2, 16))
@@ -53,6 +58,19 @@ class Watched:
             name: httpx.get(f"{url}/metrics", follow_redirects=True, timeout=30).text
             for name, url in urls.items()
         }
+
+
+def serve(folder: Path) -> Server:
+    """The embedded model with its own head. The caller stops it."""
+    arguments = [
+        *("--model-path", str(embedded.target_path()), "--dtype", "float32"),
+        *("--speculative-algorithm", "JETSPEC"),
+        *("--speculative-draft-model-path", str(embedded.head_path())),
+        *("--page-size", "1", "--max-running-requests", "16", "--max-total-tokens", POOL),
+        *("--enable-metrics", "--sleep-on-idle", "--served-model-name", "SmolLM2-135M-Instruct"),
+    ]
+    environment = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": "1"}
+    return Server.start(arguments, folder / "server.log", environment)
 
 
 @contextlib.contextmanager

@@ -11,14 +11,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from jetspec_sglang import embedded
 from jetspec_sglang.bench.datasets import load_prompts
-from tests.support.live import drive, watched
-from tests.support.server import Server
+from tests.support.live import drive, serve, watched
 
 FOLDER = Path(__file__).parents[1] / "data" / "exposition"
-POOL = "1800"
-"""Slots: too few for twenty requests, so that some are retracted."""
 
 
 def condensed(text: str) -> str:
@@ -38,17 +34,9 @@ def condensed(text: str) -> str:
 
 
 def main() -> None:
-    arguments = [
-        *("--model-path", str(embedded.target_path()), "--dtype", "float32"),
-        *("--speculative-algorithm", "JETSPEC"),
-        *("--speculative-draft-model-path", str(embedded.head_path())),
-        *("--page-size", "1", "--max-running-requests", "16", "--max-total-tokens", POOL),
-        *("--enable-metrics", "--sleep-on-idle", "--served-model-name", "SmolLM2-135M-Instruct"),
-    ]
-    environment = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        server = Server.start(arguments, folder / "server.log", environment)
+        server = serve(folder)
         try:
             with watched(server.url, folder) as live:
                 drive(live, load_prompts("chat"))

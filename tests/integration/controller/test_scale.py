@@ -140,9 +140,8 @@ class Fixed:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("warm_up", "ticks"), [(2_000, 8_000), pytest.param(20_000, 100_000, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("warm_up", "ticks"), [(2_000, 8_000), (20_000, 100_000)])
 async def test_memory_is_steady(tmp_path: Path, record_property, warm_up: int, ticks: int) -> None:
     """Load and budget keep changing, so every history, window and log is in use."""
     wanted = settings(

@@ -39,6 +39,7 @@ def test_two_workers_send_what_one_process_sends(tmp_path: Path) -> None:
     assert two.summary["total_output_tokens"] == 7 * two.summary["completed"]
 
 
+@pytest.mark.full
 def test_a_closed_loop_over_workers(tmp_path: Path) -> None:
     options = ("--arrivals", "closed", "--users", "3", "--seconds", "3", "--warmup", "1", *LATE)
     with FakeOpenAI(Answer(first_s=0.2, gap_s=0.1)) as server:
