@@ -142,6 +142,14 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"controller": {"prometheus": {"selector": 'cluster="a"'}}},
         "controller.prometheus.selector is set but controller.prometheus.url is empty",
     ),
+    "a key in a ConfigMap": (
+        {"controller": {"extraConfig": {"control": {"admin_key": "x"}}}},
+        "controller.extraConfig.control has admin_key, which would stand in a ConfigMap",
+    ),
+    "killed before the router has heard": (
+        {"engine": {"terminationGracePeriodSeconds": 10}},
+        "'/engine/terminationGracePeriodSeconds': minimum: got 10, want 20",
+    ),
     "scrapes too seldom": (
         {"monitoring": {"interval": "60s"}},
         "'/monitoring/interval': '60s' does not match pattern",
