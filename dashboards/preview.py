@@ -8,6 +8,7 @@ I/O: HTTP to Prometheus, writes the folder.
 """
 
 import argparse
+import math
 import re
 import sys
 import time
@@ -41,7 +42,9 @@ def moment(text: str, now: float) -> float:
     if match := _RELATIVE.fullmatch(text):
         return now - int(match[1] or 0) * _SECONDS[match[2] or "s"]
     try:
-        return float(text)
+        seconds = float(text)
+        if math.isfinite(seconds):
+            return seconds
     except ValueError:
         pass
     try:

@@ -126,6 +126,8 @@ class HttpClient:
             raise FetchError(Fault.DOWN, str(error) or type(error).__name__) from error
         except aiohttp.ClientPayloadError as error:
             raise FetchError(Fault.DOWN, f"the answer broke off: {error}") from error
+        except aiohttp.InvalidURL as error:
+            raise FetchError(Fault.HTTP, "this is no URL; look at its host and port") from error
         except aiohttp.ClientError as error:
             raise FetchError(Fault.HTTP, str(error) or type(error).__name__) from error
         if response.status in (401, 403):

@@ -8,12 +8,19 @@ umask 077
 mkdir -p "$folder"
 chmod 700 "$folder"
 
+# Hexadecimal: a key that began with "-" would be taken for a flag.
 random() {
-    head -c 32 /dev/urandom | base64 | tr -d '\n=' | tr '+/' '-_'
+    head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'
 }
 
 make() {
     name=$1 prefix=$2
+    if [ -d "$folder/$name" ]; then
+        echo "$folder/$name is a folder, which Docker makes for a missing file: remove it" >&2
+        exit 1
+    fi
+    # What an interrupted run left.
+    rm -f "$folder/.$name"
     if [ -s "$folder/$name" ]; then
         echo "$folder/$name: kept"
         return

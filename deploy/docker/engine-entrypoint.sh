@@ -13,8 +13,9 @@ add() {
     [ -r "$file" ] || { echo "engine: $file cannot be read; it must hold the $flag" >&2; exit 2; }
     key=$(head -n 1 "$file")
     case $key in
-        '' | *[!A-Za-z0-9._~+/=-]*)
-            echo "engine: $file: the $flag must be one line of letters, digits and . _ ~ + / = -" >&2
+        # SGLang would take a beginning "-" for a flag.
+        '' | -* | *[!A-Za-z0-9._~+/=-]*)
+            echo "engine: $file: the $flag must be one line of letters, digits and . _ ~ + / = -, and not begin with -" >&2
             exit 2 ;;
     esac
     printf '%s: "%s"\n' "$flag" "$key" >> "$config"

@@ -33,7 +33,12 @@ def companion(
         raise UsageError(f"--retention is {retention!r}: must be a number and a unit, as in 7d")
     shipped = yaml.safe_load((SHIPPED / "prometheus.yml").read_text())
     config = folder / "prometheus.yml"
-    config.write_text(yaml.safe_dump(configuration(shipped, targets), sort_keys=False))
+    try:
+        config.write_text(yaml.safe_dump(configuration(shipped, targets), sort_keys=False))
+    except OSError as error:
+        raise CommandError(
+            f"cannot write {config} ({error.strerror}); choose another folder with --data"
+        ) from None
     page = f"http://127.0.0.1:{port}"
     return {
         "name": "Prometheus",

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from http.client import HTTPException
 
 TICK_S = 0.2
 READY_EVERY_S = 1.0
@@ -74,13 +75,13 @@ def is_ready(url: str, path: str = "/ready") -> bool:
     try:
         with urllib.request.urlopen(f"{url}{path}", timeout=1, context=trust) as answer:
             return answer.status == 200
-    except OSError:
+    except (OSError, HTTPException):
         return False
 
 
 def budget_in_force(url: str) -> str | None:
     """What the server says of its tree budget; None when it does not say it."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+    with contextlib.suppress(OSError, HTTPException, ValueError, LookupError, TypeError):
         with urllib.request.urlopen(f"{url}/server_info", timeout=5) as answer:
             state = json.load(answer)["internal_states"][0]["jetspec"]
         return f"{state['budget']} of at most {state['max_budget']} nodes"
@@ -94,7 +95,7 @@ def seconds_to_first_token(url: str) -> float | None:
         f"{url}/generate", body, {"Content-Type": "application/json"}, method="POST"
     )
     started = time.monotonic()
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, HTTPException, ValueError):
         with urllib.request.urlopen(request, timeout=FIRST_TOKEN_S) as answer:
             answer.read()
         return time.monotonic() - started

@@ -39,6 +39,12 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
     def is_pin_memory_available(self, device: object = None) -> bool:
         return False
 
+    def get_torch_profiler_activity_str(self) -> str:
+        return "CPU"
+
+    def get_torch_profiler_activity(self) -> torch.profiler.ProfilerActivity:
+        return torch.profiler.ProfilerActivity.CPU
+
     def apply_server_args_defaults(self, server_args: ServerArgs) -> None:
         # The first place that SGLang asks: later it fails on such a target without saying why.
         from jetspec_sglang import sglang_bridge as bridge

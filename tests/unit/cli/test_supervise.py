@@ -4,14 +4,23 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from jetspec_sglang.cli.supervise import Companion, Supervisor, end
+from jetspec_sglang.cli.supervise import (
+    Companion,
+    Supervisor,
+    budget_in_force,
+    end,
+    is_ready,
+    seconds_to_first_token,
+)
 
 # Writes its pid, then each signal it gets, into FILE; ends with STATUS on SIGTERM or SIGINT.
 CHILD = """
@@ -179,6 +188,29 @@ def test_addresses_wait_for_the_companion(supervise, server):
     process = supervise(server=(CHILD, 2.5, 0), url=server.url, ready=f"{server.url}/no-such-page")
     assert process.wait(10) == 0
     assert "ready: API" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"]
+)
+def test_a_server_cut_off_in_its_answer_is_not_an_error_of_ours(answer):
+    """A server that is killed while it answers: its exit status is what must be told."""
+
+    def serve(listener):
+        for _ in range(3):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        is_ready(url)
+        assert budget_in_force(url) is None
+        assert seconds_to_first_token(url) is None
+        thread.join(10)
 
 
 def test_a_late_companion_is_named(server, capsys):

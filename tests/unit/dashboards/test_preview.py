@@ -150,6 +150,8 @@ def test_a_value_that_a_variable_does_not_have(drawn, prometheus):
     [
         (["--prometheus", "127.0.0.1:9090"], "'127.0.0.1:9090' is not a URL"),
         (["--from", "yesterday"], "'yesterday' is no time"),
+        (["--from", "nan"], "'nan' is no time"),
+        (["--to", "inf"], "'inf' is no time"),
         (["--from", "now", "--to", "now-5m"], "--from must lie before --to"),
         (["--width", "1"], "--width is 1"),
         (["--rows", "0"], "--rows is 0"),

@@ -33,6 +33,29 @@ VALUE_SETS: dict[str, dict[str, Any]] = {
         "podDisruptionBudget": {"enabled": False},
     },
     "nobody-reads": {"networkPolicy": {"prometheus": []}, "router": {"enabled": False}},
+    "names-like-numbers": {
+        **MONITORED,
+        "engine": {
+            "model": "/models/a #1: b",
+            "head": "null",
+            "cache": {"storageClass": "1"},
+            "models": {"existingClaim": "2"},
+            "huggingFaceSecret": "3",
+        },
+        "controller": {"state": {"storageClass": "1", "existingClaim": ""}},
+        "auth": {"existingSecret": "123", "clientKey": True},
+    },
+    # As `key: null` in a values file: the default is taken away.
+    "nulls": {
+        "engine": {
+            "settings": None,
+            "args": None,
+            "env": None,
+            "resources": {"requests": None, "limits": None},
+        },
+        "controller": {"policy": None, "targetPolicies": None, "extraConfig": None},
+        "networkPolicy": {"operators": None, "prometheus": None},
+    },
     "prometheus-source": {
         "controller": {
             "prometheus": {"url": "http://prometheus.monitoring:9090"},
@@ -49,14 +72,19 @@ def chart() -> Chart:
     return Chart.load(CHART)
 
 
-def rendered(values: Mapping[str, Any], namespace: str = NAMESPACE) -> dict[str, str]:
+def rendered(
+    values: Mapping[str, Any], name: str = RELEASE, namespace: str = NAMESPACE
+) -> dict[str, str]:
     """Template name to text, NOTES.txt included."""
-    found = chart().render(dict(values), name=RELEASE, namespace=namespace)
+    found = chart().render(dict(values), name=name, namespace=namespace)
     return {name.rpartition("/")[2]: text for name, text in found.items()}
 
 
-def objects(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    texts = [text for name, text in rendered(values).items() if name != "NOTES.txt"]
+def objects(
+    values: Mapping[str, Any], name: str = RELEASE, namespace: str = NAMESPACE
+) -> list[dict[str, Any]]:
+    found = rendered(values, name, namespace)
+    texts = [text for template, text in found.items() if template != "NOTES.txt"]
     return [each for text in texts for each in yaml.safe_load_all(text) if each]
 
 

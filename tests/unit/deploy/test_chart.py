@@ -57,6 +57,16 @@ def test_objects_are_valid_and_strictly_so(version: str, schemas_read_once: None
                     pytest.fail(f"{name}: {each['kind']} {each['metadata']['name']}: {error}")
 
 
+def test_names_that_yaml_takes_for_something_else(schemas_read_once: None) -> None:
+    for name, namespace in (("true", "123"), ("on", "1e5"), ("a" * 53, "null")):
+        for each in objects(VALUE_SETS["names-like-numbers"], name, namespace):
+            assert len(each["metadata"]["name"]) <= 63
+            if each["kind"] not in CUSTOM:
+                kubernetes_validate.validate(each, NEWEST, strict=True)
+            if each["kind"] == "ServiceMonitor":
+                assert each["spec"]["namespaceSelector"]["matchNames"] == [namespace]
+
+
 @every_set
 def test_no_two_objects_have_one_name(values: dict[str, Any]) -> None:
     names = [(each["kind"], each["metadata"]["name"]) for each in objects(values)]
@@ -80,7 +90,7 @@ def test_pods_are_hardened(values: dict[str, Any]) -> None:
         assert tag not in ("latest", "")
         for name in ("readinessProbe", "livenessProbe"):
             assert container[name]["timeoutSeconds"] >= 5
-        assert container["resources"]["limits"]["memory"]
+        assert container["resources"]["limits"].get("memory") or values == VALUE_SETS["nulls"]
 
 
 @every_set
@@ -132,9 +142,14 @@ def test_engine_flags_are_those_of_jetspec_serve(values: dict[str, Any]) -> None
     largest = flags.integer(MAX_BUDGET, 256)
     assert (start.budget or 1) <= largest
     given = container["resources"]["limits"].get("nvidia.com/gpu", 0)
-    merged = rendering.chart().merge_values(values)["engine"]
+    assert f"--model-path={engine_values(values)['model']}" in container["args"]
+    merged = engine_values(values)
     assert given == merged["gpus"]
     assert flags.integer("--tp-size", 1) == max(1, merged["gpus"])
+
+
+def engine_values(values: dict[str, Any]) -> dict[str, Any]:
+    return rendering.chart().merge_values(values)["engine"]
 
 
 @every_set
@@ -264,6 +279,13 @@ def test_rules_and_dashboards_are_the_repositorys() -> None:
     assert {name: text for o in maps for name, text in o["data"].items()} == wanted
     assert all(o["metadata"]["labels"]["grafana_dashboard"] == "1" for o in maps)
     assert all(len(json.dumps(o)) < 1 << 20 for o in maps), "a ConfigMap holds 1 MiB"
+
+
+def test_a_release_without_controller_has_no_alerts_of_one() -> None:
+    (rule,) = [o for o in objects(VALUE_SETS["no-controller"]) if o["kind"] == "PrometheusRule"]
+    names = {group["name"] for group in rule["spec"]["groups"]}
+    assert "jetspec-servers" in names
+    assert "JetSpecControllerDown" not in json.dumps(rule)
 
 
 def test_package_holds_what_the_links_name(tmp_path) -> None:

@@ -93,9 +93,11 @@ def test_replicas_follow_the_budgets(promtool: str, tmp_path: Path, load, budget
     value, replicas = wanted
     series = {}
     for number in (0, 1):
-        pod = f'namespace="serving", instance="demo-jetspec-engine-{number}"'
+        name = f"demo-jetspec-engine-{number}"
+        pod = f'namespace="serving", service="demo-jetspec-engine", instance="{name}"'
         target = (
-            f'namespace="serving", job="jetspec-controller", target="demo-jetspec-engine-{number}"'
+            f'namespace="serving", service="demo-jetspec-controller", job="jetspec-controller", '
+            f'target="{name}"'
         )
         series |= {
             f'up{{{pod}, job="sglang"}}': 1,
@@ -105,8 +107,15 @@ def test_replicas_follow_the_budgets(promtool: str, tmp_path: Path, load, budget
             f"jetspec_controller_budget_current{{{target}}}": budgets[number],
             f"jetspec_controller_budget_floor{{{target}}}": 16,
         }
-    # Another release's engines in another namespace count for nothing.
-    series['up{namespace="other", job="sglang", instance="x"}'] = 1
+    # Other releases' engines count for nothing, in this namespace or in another one.
+    for where in ('namespace="other", service="demo-jetspec-engine"', 'namespace="serving"'):
+        series |= {
+            f'up{{{where}, job="sglang", instance="x"}}': 1,
+            f'dp_rank:sglang_num_running_reqs:max{{{where}, job="sglang"}}': 500,
+            f'dp_rank:sglang_num_queue_reqs:max{{{where}, job="sglang"}}': 500,
+            f'jetspec_controller_budget_current{{{where}, job="jetspec-controller"}}': 64,
+            f'jetspec_controller_budget_floor{{{where}, job="jetspec-controller"}}': 1,
+        }
     assert evaluated(promtool, tmp_path, series, value)
     assert -(-value // PER_REPLICA) == replicas
 
@@ -117,7 +126,7 @@ def test_no_metrics_are_no_load(promtool: str, tmp_path: Path) -> None:
 
 
 def test_without_the_controller_no_replica_is_added(promtool: str, tmp_path: Path) -> None:
-    pod = 'namespace="serving", job="sglang", instance="demo-jetspec-engine-0"'
+    pod = 'namespace="serving", service="demo-jetspec-engine", job="sglang", instance="a"'
     series = {
         f"up{{{pod}}}": 1,
         f"dp_rank:sglang_num_running_reqs:max{{{pod}}}": 500,

@@ -97,6 +97,68 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"controller": {"policy": {"min_budget": 64, "max_budget": 16}}},
         "controller.policy.min_budget is 64, above controller.policy.max_budget 16",
     ),
+    "a beginning of a flag": (
+        {"engine": {"args": ["--admin-api=x"]}},
+        "engine.args has --admin-api: the chart sets it",
+    ),
+    "another algorithm": (
+        {"engine": {"args": ["--speculative-algorithm=EAGLE"]}},
+        "engine.args has --speculative-algorithm",
+    ),
+    "a flag of the router": (
+        {"router": {"args": ["--api-key=x"]}},
+        "router.args has --api-key: the chart sets it",
+    ),
+    "a variable of the chart": (
+        {"engine": {"env": [{"name": "JETSPEC_ADMIN_KEY_FILE", "value": ""}]}},
+        "engine.env has JETSPEC_ADMIN_KEY_FILE: the chart sets it",
+    ),
+    "a variable with two values": (
+        {"engine": {"env": [{"name": "A", "value": "1", "valueFrom": {}}]}},
+        "'/engine/env/0'",
+    ),
+    "GPUs in two places": (
+        {"engine": {"resources": {"limits": {"nvidia.com/gpu": 2}}}},
+        "engine.resources has nvidia.com/gpu: give the number of GPUs in engine.gpus",
+    ),
+    "min above max for some engines": (
+        {
+            "controller": {
+                "policy": {"min_budget": 64},
+                "targetPolicies": {"a*": {"max_budget": 16}},
+            }
+        },
+        "controller.targetPolicies.a*.min_budget is 64, above",
+    ),
+    "pinned to nothing": (
+        {"controller": {"policy": {"governor": "pinned"}}},
+        "controller.policy.governor is pinned: give pinned_budget too",
+    ),
+    "table without entries": (
+        {"controller": {"policy": {"governor": "table"}}},
+        "controller.policy.governor is table: give table too",
+    ),
+    "selector without Prometheus": (
+        {"controller": {"prometheus": {"selector": 'cluster="a"'}}},
+        "controller.prometheus.selector is set but controller.prometheus.url is empty",
+    ),
+    "a key in a ConfigMap": (
+        {"controller": {"extraConfig": {"control": {"admin_key": "x"}}}},
+        "controller.extraConfig.control has admin_key, which would stand in a ConfigMap",
+    ),
+    "killed before the router has heard": (
+        {"engine": {"terminationGracePeriodSeconds": 10}},
+        "'/engine/terminationGracePeriodSeconds': minimum: got 10, want 20",
+    ),
+    "scrapes too seldom": (
+        {"monitoring": {"interval": "60s"}},
+        "'/monitoring/interval': '60s' does not match pattern",
+    ),
+    "no address block": (
+        {"networkPolicy": {"clients": [{"ipBlock": {}}]}},
+        "missing property 'cidr'",
+    ),
+    "not a secret's name": ({"auth": {"existingSecret": "-"}}, "'/auth/existingSecret'"),
     "start budget above the largest": (
         {"engine": {"settings": {"budget": 64}, "args": ["--speculative-num-draft-tokens=32"]}},
         "engine.settings.budget is 64, above --speculative-num-draft-tokens 32",
@@ -109,3 +171,10 @@ def test_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(HelmError) as refused:
         objects(values)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["123", "a.b", "my.jetspec"])
+def test_release_names_that_no_service_can_have(name: str) -> None:
+    with pytest.raises(HelmError) as refused:
+        objects({}, name=name)
+    assert f"the release's name {name} gives Services the name" in str(refused.value)

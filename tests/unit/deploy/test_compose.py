@@ -139,11 +139,25 @@ def test_make_secrets(tmp_path: Path) -> None:
     values = {text.split()[-1] for text in files.values()}
     assert len(values) == len(files)
     for value in values:
-        assert re.fullmatch(r"[A-Za-z0-9_-]{43}", value)
+        assert re.fullmatch("[0-9a-f]{64}", value)
         assert value not in said
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o444 for file in folder.iterdir())
     assert passes([str(script)]).count("kept") == len(names)
     assert {file.name: file.read_text() for file in folder.iterdir()} == files
+
+
+def test_make_secrets_after_an_interruption_and_over_dockers_folders(tmp_path: Path) -> None:
+    script = tmp_path / "make-secrets.sh"
+    shutil.copy(COMPOSE / "make-secrets.sh", script)
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    (folder / ".admin_key").touch(0o444)
+    (folder / "grafana_password").mkdir()
+    result = run([str(script)])
+    assert result.returncode == 1
+    assert "secrets/grafana_password is a folder" in result.stderr
+    assert (folder / "admin_key").read_text()
+    assert not (folder / ".admin_key").exists()
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -114,7 +114,7 @@ class TestEngineEntrypoint:
     def test_without_keys(self, start) -> None:
         assert start({}).stdout.startswith("serve --no-controller --port=30000\n")
 
-    @pytest.mark.parametrize("content", ["", "\n", 'a"b', "two words"])
+    @pytest.mark.parametrize("content", ["", "\n", 'a"b', "two words", "-a"])
     def test_no_key(self, start, content: str) -> None:
         result = start({"ADMIN": content})
         assert result.returncode == 2

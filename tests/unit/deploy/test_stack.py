@@ -16,6 +16,7 @@ import yaml
 from deploy.stack import __main__ as stack
 from deploy.stack import demo, grafana, prometheus
 from jetspec_sglang.cli import serve
+from jetspec_sglang.cli.errors import CommandError
 from tests.support.ports import free_port
 
 URL, PAGE = "http://127.0.0.1:31999", "http://127.0.0.1:31998"
@@ -181,6 +182,12 @@ def test_bad_flags(capsys, words, status, named, programs, monkeypatch):
     lines = refused(capsys, *ports, *words)
     assert lines[0] == status
     assert named in lines[1]
+
+
+def test_a_configuration_that_cannot_be_written(tmp_path):
+    (tmp_path / "prometheus.yml").mkdir()
+    with pytest.raises(CommandError, match=f"cannot write {tmp_path}/prometheus.yml .*--data"):
+        prometheus.companion(tmp_path, 30910, "7d", {"sglang": URL})
 
 
 def test_prometheus_as_source_needs_prometheus(capsys, programs):

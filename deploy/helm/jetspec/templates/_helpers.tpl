@@ -5,7 +5,7 @@
 {{/* Labels that never change: (dict "root" $ "component" "engine"). */}}
 {{- define "jetspec.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
@@ -66,8 +66,8 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- with .Values.engine -}}
 - --host=0.0.0.0
 - --port=30000
-- --model-path={{ .model }}
-- --speculative-draft-model-path={{ .head }}
+- {{ printf "--model-path=%s" .model | quote }}
+- {{ printf "--speculative-draft-model-path=%s" .head | quote }}
 {{- if gt (int .gpus) 1 }}
 - --tp-size={{ .gpus }}
 {{- end }}
@@ -87,12 +87,12 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
   "discovery" (dict "kubernetes" (dict "service" (printf "%s-engine" (include "jetspec.fullname" .)) "namespace" .Release.Namespace "port" "http"))
   "control" $control
   "state" (dict "path" "/var/lib/jetspec-controller/state.sqlite")
-  "policy" $c.policy
-  "target_policies" $c.targetPolicies
+  "policy" ($c.policy | default dict)
+  "target_policies" ($c.targetPolicies | default dict)
   "on_shutdown" $c.onShutdown -}}
 {{- if $c.prometheus.url }}
 {{- /* The chart's monitors call an engine by its pod; its address is a label of its own. */ -}}
 {{- $_ := set $own "prometheus" (dict "url" $c.prometheus.url "selector" $c.prometheus.selector "instance_label" "address") }}
 {{- end -}}
-{{- toYaml (mergeOverwrite $own (deepCopy $c.extraConfig)) -}}
+{{- toYaml (mergeOverwrite $own (deepCopy ($c.extraConfig | default dict))) -}}
 {{- end }}
