@@ -12,7 +12,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -109,12 +109,21 @@ def chosen_values(given: Sequence[str]) -> dict[str, list[str]]:
     return values
 
 
+def require_known(values: Iterable[str], dashboards: Sequence[Dashboard]) -> None:
+    """A variable needs to exist in one dashboard only: `--var budget=8` is for the one that has it."""
+    known = {one["name"]: None for dashboard in dashboards for one in dashboard.variables}
+    if unknown := sorted(set(values) - known.keys()):
+        raise UsageError(f"no variable {', '.join(unknown)}; there are: {', '.join(known)}")
+
+
 def draw(dashboard: Dashboard, args: argparse.Namespace, prometheus: Prometheus) -> str:
     """Draw one dashboard; a line that says what the picture shows."""
     now = time.time()
     default = dashboard.json.get("time") or {"from": "now-1h", "to": "now"}
     shown = span(moment(args.start or default["from"], now), moment(args.end or default["to"], now))
-    values = resolve(dashboard.variables, prometheus, shown, chosen_values(args.var))
+    names = {one["name"] for one in dashboard.variables}
+    chosen = {name: v for name, v in chosen_values(args.var).items() if name in names}
+    values = resolve(dashboard.variables, prometheus, shown, chosen)
     file = args.out / f"{dashboard.uid}.png"
     if args.rows:
         dashboard = dashboard.cut(args.rows)
@@ -132,6 +141,7 @@ def main(argv: Sequence[str]) -> int:
         if args.rows is not None and args.rows < 1:
             raise UsageError(f"--rows is {args.rows}: must be 1 or more")
         dashboards = chosen_dashboards(args.dashboard)
+        require_known(chosen_values(args.var), dashboards)
         prometheus = Prometheus(args.prometheus)
         args.out.mkdir(parents=True, exist_ok=True)
         for dashboard in dashboards:

@@ -62,9 +62,6 @@ def resolve(
 ) -> dict[str, Chosen]:
     """The values of every variable, `chosen` ones first: All means all that Prometheus knows."""
     found: dict[str, Chosen] = {}
-    if unknown := chosen.keys() - {variable["name"] for variable in variables}:
-        known = ", ".join(variable["name"] for variable in variables)
-        raise VariableError(f"no variable {', '.join(sorted(unknown))}; there are: {known}")
     for variable in variables:
         name, kind = variable["name"], variable["type"]
         if kind in ("datasource", "adhoc"):

@@ -77,6 +77,8 @@ def run(args: argparse.Namespace) -> None:
         raise CommandError("--controller-source prometheus needs Prometheus; leave the flag out")
     launch = serve.plan(args)
     controlled = bool(launch["companions"])
+    if not controlled and args.controller_source == "prometheus":
+        raise UsageError("--controller-source prometheus: this stack runs without a controller")
     if monitored:
         targets = {"sglang": launch["url"]}
         if controlled:

@@ -24,7 +24,7 @@ def panel(kind: str, y: int, **more: object) -> dict:
 
 
 def board(panels: list[dict], **more: object) -> dict:
-    return {"uid": "test", "title": "Test", "panels": panels, **more}
+    return {"uid": "test", "title": "Test", "panels": panels} | more
 
 
 @pytest.fixture
@@ -142,7 +142,17 @@ def test_a_value_that_a_variable_does_not_have(drawn, prometheus):
     assert status == 1
     assert "variable model has no value c; there are: a, b" in err
     status, _, err, _ = drawn(content, "--var", "modell=a")
+    assert status == 2
     assert "no variable modell; there are: model" in err
+
+
+def test_a_variable_of_one_dashboard_is_no_error_for_the_others(drawn, prometheus, tmp_path):
+    prometheus.labels["model_name"] = ["a", "b"]
+    (tmp_path / "other.json").write_text(json.dumps(board([panel("stat", 0)], uid="other")))
+    content = board([panel("stat", 0)], templating={"list": [QUERY]})
+    status, out, err, _ = drawn(content, "--var", "model=a")
+    assert (status, err) == (0, "")
+    assert len(out.splitlines()) == 2
 
 
 @pytest.mark.parametrize(

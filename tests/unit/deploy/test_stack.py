@@ -141,6 +141,14 @@ def test_controller_reads_prometheus_when_asked(launched, programs):
     assert launched()["companions"][0]["command"] == ["controller"]
 
 
+def test_a_source_for_no_controller_is_refused(launched, programs, capsys):
+    programs("prometheus")
+    ports = ["--prometheus-port", str(free_port()), "--grafana-port", str(free_port())]
+    words = ["--no-controller", "--controller-source", "prometheus"]
+    assert stack.main([*ports, *words]) == 2
+    assert "--controller-source prometheus: this stack runs without" in capsys.readouterr().err
+
+
 def test_data_lies_in_the_cache_by_server_port(launched, programs, tmp_path):
     programs("prometheus")
     launched("--port", "31997")
