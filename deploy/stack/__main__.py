@@ -18,6 +18,7 @@ from jetspec_sglang.cli import serve
 from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import DEFAULT_PORT
+from jetspec_sglang.quota import THREADS, usable_cpus
 
 EPILOG = """\
 Every other flag goes to SGLang as it is.
@@ -75,6 +76,7 @@ def run(args: argparse.Namespace) -> None:
         _say("Prometheus is not installed (Debian: apt-get install prometheus); running without it")
     if not monitored and args.controller_source == "prometheus":
         raise CommandError("--controller-source prometheus needs Prometheus; leave the flag out")
+    threads = leave_a_core()
     launch = serve.plan(args)
     controlled = bool(launch["companions"])
     if not controlled and args.controller_source == "prometheus":
@@ -97,8 +99,23 @@ def run(args: argparse.Namespace) -> None:
     if args.demo:
         os.environ.update(demo.environment(flags))
         launch["companions"].append(demo.companion(launch["url"], folder))
+    if threads:
+        _say(f"{THREADS}={threads}: one core is left to the other processes")
     _say(f"data and logs in {folder}")
     serve.supervise(launch)
+
+
+def leave_a_core() -> int | None:
+    """On the host platform one core is for the other processes, unless OMP_NUM_THREADS is set.
+
+    OpenMP's threads wait for the one that lost its core, so a server that uses every core becomes many
+    times slower whenever Prometheus or the controller runs. Returns the threads that it set.
+    """
+    cores = usable_cpus()
+    if cores < 2 or THREADS in os.environ or not serve.host_platform():
+        return None
+    os.environ[THREADS] = str(cores - 1)
+    return cores - 1
 
 
 def _check_ports(args: argparse.Namespace, port: int) -> None:

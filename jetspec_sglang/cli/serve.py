@@ -111,7 +111,7 @@ def plan(args: argparse.Namespace) -> dict[str, Any]:
     if controlled:
         require_free("127.0.0.1", args.controller_port, "--controller-port")
     hold(port, "--port")
-    host = _host_platform()
+    host = host_platform()
     if jetspec:
         _check_budgets(flags, host)
     target, head = _model_and_head(flags, jetspec)
@@ -233,7 +233,7 @@ def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None
     return target, chosen if jetspec and head is None else None
 
 
-def _host_platform() -> bool:
+def host_platform() -> bool:
     """Whether the server will run on the host platform. CommandError for bad variables."""
     from jetspec_sglang.platform import HOST_PLATFORM, activate
     from jetspec_sglang.settings import Settings

@@ -48,6 +48,8 @@ def launched(monkeypatch):
     """Runs `make stack` up to the supervisor; gives the supervisor's plan."""
     plans = []
     monkeypatch.setattr(serve, "supervise", plans.append)
+    # Leaves no variable behind.
+    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
 
     def plan(args):
         controller = {"name": "controller", "command": ["controller"], "page": PAGE}
@@ -139,6 +141,23 @@ def test_controller_reads_prometheus_when_asked(launched, programs):
     controller, watcher = plan["companions"]
     assert controller["command"][-2:] == ["--prometheus", watcher["page"]]
     assert launched()["companions"][0]["command"] == ["controller"]
+
+
+@pytest.mark.parametrize(
+    ("host", "set_by_hand", "threads"),
+    [(True, None, "3"), (True, "4", "4"), (False, None, None)],
+)
+def test_one_core_is_left_to_the_other_processes(
+    launched, programs, monkeypatch, host, set_by_hand, threads
+):
+    programs("prometheus")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if set_by_hand:
+        monkeypatch.setenv("OMP_NUM_THREADS", set_by_hand)
+    monkeypatch.setattr(serve, "host_platform", lambda: host)
+    monkeypatch.setattr(stack, "usable_cpus", lambda: 4)
+    launched()
+    assert os.environ.get("OMP_NUM_THREADS") == threads
 
 
 def test_a_source_for_no_controller_is_refused(launched, programs, capsys):
