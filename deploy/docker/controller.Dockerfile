@@ -11,7 +11,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 -m venv /opt/jetspec \
     && /opt/jetspec/bin/pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /src/controller \
     && /opt/jetspec/bin/pip install --no-cache-dir --constraint /src/constraints.txt \
-        --find-links /wheels 'jetspec-controller[kubernetes]' \
+        "$(echo /wheels/*.whl)[kubernetes]" \
     && /opt/jetspec/bin/pip uninstall --yes pip setuptools
 
 FROM ${BASE}
