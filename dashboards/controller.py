@@ -123,8 +123,8 @@ def _decisions() -> list[Any]:
     return [
         over_time(
             "Budget decided and in force",
-            "Both for the batch that runs now. They differ for a moment after a change; for"
-            " longer, calls fail or somebody else sets budgets.",
+            "Both for the batch that runs now. They differ for a moment after a change."
+            " If they differ for longer, calls fail or somebody else sets budgets.",
             "short",
             Query(value(controller("budget_desired")), "decided {{target}}"),
             Query(value(controller("budget_current")), "in force {{target}}"),

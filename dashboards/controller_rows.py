@@ -16,7 +16,7 @@ def applies() -> list[Any]:
     return [
         over_time(
             "Control calls by result",
-            "Calls a minute. Every result but `applied` is retried on a later tick.",
+            "Calls a minute. Every result except `applied` is retried in a later tick.",
             "cpm",
             Query(f"60 * {total(rate(applies), 'result')}", "{{result}}"),
             stacked=True,

@@ -86,7 +86,7 @@ def _what() -> list[Any]:
     return [
         labels_table(
             "Engines",
-            "What each server runs, as it says itself. Empty: the server is no JETSPEC server.",
+            "What each server runs, as it says itself. Empty: the server is not a JETSPEC server.",
             Query(
                 f"max by ({', '.join(columns)}) ({value(engine(INFO))})",
             ),
@@ -191,7 +191,7 @@ def _cache() -> list[Any]:
         ),
         over_time(
             "Retracted requests",
-            "Requests a minute that were thrown back into the queue because the KV cache was full;"
+            "Requests a minute that were put back into the queue because the KV cache was full;"
             " their work is done again.",
             "cpm",
             Query(f"60 * {total(rate(RETRACTED), 'instance')}", "{{instance}}"),

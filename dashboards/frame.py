@@ -20,7 +20,7 @@ TITLES = {
 }
 QUESTIONS = {
     TPS: "What does each tree budget yield, and at which load?",
-    CONTROLLER: "What does the controller decide, and can it?",
+    CONTROLLER: "What does the controller decide, and do its decisions take effect?",
     ENGINE: "How are SGLang's queues, memory and latencies?",
 }
 

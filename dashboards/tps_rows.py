@@ -40,7 +40,7 @@ def tokens_per_second(*by: str, window: str = RATE) -> str:
 
 
 def tau(*by: str) -> str:
-    """Tokens per request and round."""
+    """Tokens per request per round."""
     return ratio(total(rate(engine(TOKENS)), *by), total(rate(engine(REQUEST_ROUNDS)), *by))
 
 
@@ -97,7 +97,7 @@ def now() -> list[Any]:
         ),
         number(
             "Accepted length τ",
-            "Tokens committed per request and round, the bonus token included. 1 is plain"
+            "Tokens committed per request per round, the bonus token included. 1 is plain"
             " decoding.",
             "short",
             Query(tau()),
@@ -180,7 +180,7 @@ def accepted() -> list[Any]:
     return [
         over_time(
             "Accepted length τ by budget",
-            "Tokens committed per request and round at each budget, the bonus token included.",
+            "Tokens committed per request per round at each budget, the bonus token included.",
             "short",
             Query(tau("budget"), "{{budget}}"),
             span=8,

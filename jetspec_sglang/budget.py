@@ -90,7 +90,7 @@ class BudgetState:
             )
         except BudgetRefusedError as refusal:
             raise ValueError(
-                f"JETSPEC_SETTINGS: {refusal}, which --speculative-num-draft-tokens sets"
+                f"JETSPEC_SETTINGS: {refusal} (set by --speculative-num-draft-tokens)"
             ) from None
 
     def for_batch(self, running: int) -> int:
@@ -165,5 +165,5 @@ def _short(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # an integer of more digits than Python prints
-        return "a number of thousands of digits"
+        return "a number with thousands of digits"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -100,11 +100,11 @@ def _check_target(target: ModelRunner) -> None:
         raise ValueError(f"--page-size {get_schedule().page_size}: JETSPEC allows 1")
     if not hasattr(target.model, "set_dflash_layers_to_capture"):
         raise ValueError(
-            f"{type(target.model).__name__} cannot give taps to a draft head "
+            f"{type(target.model).__name__} cannot provide taps to a draft head "
             "(it has no set_dflash_layers_to_capture); JETSPEC cannot serve this target"
         )
     if not hasattr(target.model, "lm_head"):
-        raise ValueError(f"{type(target.model).__name__} exposes no lm_head to draft with")
+        raise ValueError(f"{type(target.model).__name__} has no lm_head, which drafting needs")
     if target.model_config.is_multimodal:
         raise ValueError("JETSPEC serves text-only targets; this one is multimodal")
     bridge.refuse_layers_with_state(target.model_config)

@@ -27,7 +27,7 @@ class Metric:
 
 TREE_BUDGET = Metric("jetspec_tree_budget", "gauge", "Budget of the last round.")
 TREE_BUDGET_REQUESTED = Metric(
-    "jetspec_tree_budget_requested", "gauge", "Uniform budget asked for."
+    "jetspec_tree_budget_requested", "gauge", "Uniform budget that was requested."
 )
 ROUNDS = Metric("jetspec_rounds_total", "counter", "Rounds run.", ("budget",))
 REQUEST_ROUNDS = Metric(
@@ -40,11 +40,11 @@ ROUND_SECONDS = Metric(
 ACCEPTED_NODE_BUDGET = Metric(
     "jetspec_accepted_node_budget",
     "histogram",
-    "Smallest budget that would have held an accepted node (rank + 1).",
+    "Smallest budget whose tree would have contained an accepted node (rank + 1).",
     ("budget",),
     RANK_BUCKETS,
 )
-VERIFY_ROWS = Metric("jetspec_verify_rows_total", "counter", "Rows given to the target.")
+VERIFY_ROWS = Metric("jetspec_verify_rows_total", "counter", "Rows that the target computed.")
 ROUND_COST = Metric(
     "jetspec_round_cost_seconds", "gauge", "Seconds of a round by rows (EMA).", ("rows",)
 )

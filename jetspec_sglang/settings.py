@@ -25,7 +25,7 @@ Budget = Annotated[int, Field(ge=1, le=MAX_BUDGET_LIMIT)]
 
 
 class Settings(BaseModel):
-    """Start-up settings; budgets count nodes per request and round, root included."""
+    """Start-up settings; budgets count nodes per request per round, root included."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -111,7 +111,8 @@ def refuse_tokenizer_workers(server_args: ServerArgs) -> None:
     if workers not in (None, 1):
         raise ValueError(
             f"--tokenizer-worker-num {workers}: JETSPEC and the host platform allow 1; SGLang "
-            "loads no plugins in more workers, so bad requests would reach the scheduler unchecked"
+            "loads no plugins in more workers, so invalid requests would reach the scheduler "
+            "unchecked"
         )
 
 

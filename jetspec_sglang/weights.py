@@ -15,7 +15,7 @@ from typing import Any
 RESET = "reset_tensors"
 """The weight checker's action that overwrites the weights."""
 MESSAGE = (
-    "the weights of a server with JETSPEC or on the host platform stay as they are: "
+    "a server with JETSPEC or on the host platform cannot change its weights: "
     "start another server with the new ones"
 )
 

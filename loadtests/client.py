@@ -110,12 +110,12 @@ def ask(
     except _CutError:
         record.status = "aborted"
     except _GivenUpError:
-        _fail(record, "timeout", f"no end after {config.request_timeout:g} s")
+        _fail(record, "timeout", f"not finished after {config.request_timeout:g} s")
     except StreamError as error:
         _fail(record, error.kind, str(error))
     except _StalledError:
         after = f"after {record.completion_tokens} tokens"
-        _fail(record, "stalled", f"nothing came for {config.stall_timeout:g} s {after}")
+        _fail(record, "stalled", f"no data for {config.stall_timeout:g} s {after}")
     except (OSError, HTTPParseError) as error:
         kind = "cut" if record.http_status else "connect"
         _fail(record, kind, f"{type(error).__name__}: {error}")

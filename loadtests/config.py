@@ -41,7 +41,8 @@ class LoadConfig(BaseModel):
         60.0, description="length of the arrivals, warm-up included; --run-time overrides it"
     )
     requests: Annotated[int, Field(ge=0)] = Field(
-        0, description="stop after so many requests, if --seconds are not over before; 0: no limit"
+        0,
+        description="stop after this many requests or after --seconds, whichever is first; 0: no limit",
     )
     burstiness: Positive = Field(
         1.0, description="shape of gamma gaps: below 1 burstier than Poisson, above 1 smoother"
@@ -55,12 +56,12 @@ class LoadConfig(BaseModel):
     trace: str = Field("", description="Azure or BurstGPT CSV, or Mooncake JSONL")
     slowdown_factor: Positive = Field(1.0, description="stretch the trace's time by this factor")
     skip_broken_lines: bool = Field(
-        False, description="leave broken lines of the trace out and count them, instead of an error"
+        False, description="skip broken lines of the trace and count them, instead of an error"
     )
     seed: int = Field(0, description="seed of arrivals and of the order of prompts")
     warmup: NotNegative = Field(5.0, description="seconds of arrivals left out of the figures")
     prompts: str = Field(
-        "chat", description="a JSONL file with prompt, question or text a line, or a named set"
+        "chat", description="a JSONL file whose lines have prompt, question or text, or a named set"
     )
     unique_prompts: bool = Field(
         False, description="number the prompts, so that none is found in a prefix cache"
@@ -77,10 +78,11 @@ class LoadConfig(BaseModel):
     api: Literal["chat", "completions"] = Field("chat", description="chat or plain completions")
     temperature: NotNegative = Field(0.0, description="sampling temperature")
     extra_body: str = Field("", description="JSON object merged into every request")
-    api_key_file: str = Field("", description="file with the API key; else OPENAI_API_KEY")
+    api_key_file: str = Field("", description="file with the API key; default: OPENAI_API_KEY")
     request_timeout: Positive = Field(600.0, description="seconds until a request is given up")
     stall_timeout: Positive = Field(
-        60.0, description="seconds without a byte after the first token until it is given up"
+        60.0,
+        description="seconds without a byte, after the first token, until a request is given up",
     )
     drain_timeout: Positive = Field(
         120.0, description="seconds to wait for answers after the last arrival"
@@ -99,7 +101,7 @@ class LoadConfig(BaseModel):
         10.0, description="p99 of the send delay above which an open-loop run is rejected"
     )
     metrics_interval: NotNegative = Field(
-        2.0, description="seconds between looks at the server's /metrics; 0: never"
+        2.0, description="seconds between reads of the server's /metrics; 0: never"
     )
     prometheus: str = Field("", description="read the budget from this Prometheus instead")
     selector: str = Field("", description="label matchers of the server's series in Prometheus")

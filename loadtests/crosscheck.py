@@ -214,7 +214,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--host", required=True, metavar="URL", help="a running SGLang server")
     parser.add_argument("--tokenizer", required=True, help="folder or hub id of its model")
-    parser.add_argument("--guidellm", metavar="PROGRAM", help="path of guidellm; without: left out")
+    parser.add_argument(
+        "--guidellm",
+        metavar="PROGRAM",
+        help="path of guidellm; if it is not given, guidellm is left out",
+    )
     parser.add_argument("--prompts", default="chat", help="a JSONL file or a set (%(default)s)")
     parser.add_argument("--users", type=int, default=4, help="clients (%(default)s)")
     parser.add_argument("--requests", type=int, default=24, help="of each run (%(default)s)")

@@ -54,7 +54,7 @@ def look(config: LoadConfig, host: str | None) -> ServerFacts:
     key = api_key(config)
     status, listed = _get(f"{base}/v1/models", key)
     if status in (401, 403):
-        raise ConfigError(f"{base}: {status}, a key is needed or wrong; see --api-key-file")
+        raise ConfigError(f"{base}: {status}, the key is missing or wrong; see --api-key-file")
     names = _names(listed) if status == 200 else []
     model = config.model or (names[0] if names else "")
     if not model:

@@ -54,7 +54,7 @@ def text(summary: Mapping[str, Any]) -> str:
         ("TTFT ms: median / p99", _pair(summary, "median_ttft_ms", "p99_ttft_ms")),
         ("TPOT ms: median / p99", _pair(summary, "median_tpot_ms", "p99_tpot_ms")),
         ("E2E ms: median / p99", _pair(summary, "median_e2e_latency_ms", "p99_e2e_latency_ms")),
-        ("tokens a request and round", number(summary["accept_length"])),
+        ("tokens per request per round", number(summary["accept_length"])),
     ]  # fmt: skip
     if "slo_attainment" in summary:
         rows.append(("within the SLO / good requests per s", _pair(summary, "slo_attainment", "request_goodput")))  # fmt: skip
@@ -75,14 +75,16 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     if summary["warmup_failed"]:
         lines.append(f"FAILED IN THE WARM-UP: {summary['warmup_failed']}")
     if summary["unfinished"]:
-        lines.append(f"UNFINISHED: {summary['unfinished']} requests had no whole answer at the end")
+        lines.append(
+            f"UNFINISHED: {summary['unfinished']} requests had no complete answer at the end"
+        )
     if summary["over_saturated"]:
         lines.append(
             f"OVER-SATURATED: the backlog grew by {summary['unserved_share']:.0%} of the arrivals; "
             "latencies depend on how long the run was"
         )
     if summary["broken_trace_lines"]:
-        lines.append(f"TRACE: {summary['broken_trace_lines']} broken lines were left out")
+        lines.append(f"TRACE: {summary['broken_trace_lines']} broken lines were skipped")
     lines += [f"REJECTED: {reason}" for reason in summary["rejected_because"]]
     lines += [f"LIMIT NOT MET: {line}" for line in summary["broken_thresholds"]]
     return lines

@@ -48,7 +48,7 @@ class StreamReader:
         except ValueError:
             raise StreamError("stream", f"a chunk is not JSON: {data[:80]!r}") from None
         if not isinstance(chunk, dict):
-            raise StreamError("stream", f"a chunk is no JSON object: {data[:80]!r}")
+            raise StreamError("stream", f"a chunk is not a JSON object: {data[:80]!r}")
         if chunk.get("error"):
             raise StreamError("stream", f"the server sent an error: {_message(chunk['error'])}")
         self._take(chunk, now)
@@ -61,7 +61,7 @@ class StreamReader:
         if not self.done and not record.finish_reason:
             raise StreamError("cut", f"the stream ended after {record.chunks} chunks, unfinished")
         if not record.progress:
-            raise StreamError("empty", "the answer holds no text")
+            raise StreamError("empty", "the answer has no text")
         record.status = "ok"
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ def tokens_between(records: Sequence[Record], start: float, end: float) -> int:
 
 
 def accept_length(records: Sequence[Record]) -> float | None:
-    """Tokens per request and round, bonus included; None where the server does not say."""
+    """Tokens per request per round, bonus included; None where the server does not say."""
     rounds = sum(one.verify_rounds for one in records)
     return 1.0 + sum(one.accepted_drafts for one in records) / rounds if rounds else None
 

@@ -119,7 +119,7 @@ def table(groups: Groups) -> list[list[str]]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m loadtests.report",
-        description="Put finished runs side by side: rates.csv, sweep.png, sweep.html.",
+        description="Compare finished runs: rates.csv, sweep.png, sweep.html.",
     )
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="DIR", help="runs, or folders of them"

@@ -55,7 +55,7 @@ def read_trace(path: Path, *, skip_broken: bool = False) -> Trace:
         first = "; ".join(f"line {number}: {reason}" for number, reason in broken[:_SHOWN])
         more = f" and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
         raise TraceError(
-            f"{path}: {len(broken)} broken lines: {first}{more}; --skip-broken-lines leaves them out"
+            f"{path}: {len(broken)} broken lines: {first}{more}; --skip-broken-lines skips them"
         )
     if not requests:
         raise TraceError(f"{path}: holds no request")
@@ -73,7 +73,8 @@ def _rows(file: Any, path: Path) -> tuple[str, Iterator[tuple[int, Mapping[str, 
         if all(name in header for name in needed):
             return schema, _csv_rows(file)
     raise TraceError(
-        f"{path}: no known trace: a CSV with {', '.join(_AZURE)} (Azure) or {', '.join(_BURST)} "
+        f"{path}: not a known trace; expected a CSV with {', '.join(_AZURE)} (Azure) or "
+        f"{', '.join(_BURST)} "
         f"(BurstGPT), or JSON lines with {', '.join(_MOONCAKE)} (Mooncake)"
     )
 
@@ -116,7 +117,7 @@ def _azure(row: Mapping[str, Any]) -> TraceRequest:
     try:
         at = datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise ValueError(f"TIMESTAMP {text!r} is no time") from None
+        raise ValueError(f"TIMESTAMP {text!r} is not a time") from None
     return TraceRequest(at, _tokens(row, "ContextTokens"), _tokens(row, "GeneratedTokens"))
 
 
@@ -138,7 +139,7 @@ def _number(row: Mapping[str, Any], name: str) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise ValueError(f"{name} {value!r} is no number") from None
+        raise ValueError(f"{name} {value!r} is not a number") from None
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"{name} {value!r} must be 0 or more")
     return number

@@ -125,7 +125,8 @@ def _pause(options: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="jetspec-controller", description="Moves the tree budget of JetSpec servers."
+        prog="jetspec-controller",
+        description="Sets the tree budget of JetSpec servers by their load.",
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(
@@ -144,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
 
     replay = words.add_parser("replay", help="decide again on recorded observations")
     replay.set_defaults(command=_replay)
-    replay.add_argument("recording", type=Path, help="the file `record` named")
+    replay.add_argument("recording", type=Path, help="the file that `record` names")
     replay.add_argument("--target", help="this server only")
     replay.add_argument(
         "--policy", type=_mapping, default={}, metavar="JSON", help="policy keys to change"
@@ -159,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("target", nargs="?", help="its id; default: every server")
     explain.add_argument("--url", default=URL, help="the controller")
 
-    pin = words.add_parser("pin", help="fix a server's budget for a while")
+    pin = words.add_parser("pin", help="fix a server's budget for some time")
     pin.set_defaults(command=_pin)
     pin.add_argument("target", help="its id, as `explain` shows it")
     pin.add_argument("budget", type=int, help="rounded down to a tier of the server")
@@ -186,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
             "--token-file",
             type=Path,
             metavar="FILE",
-            help=f"its first token is sent; default: the variable {commands.TOKEN_VARIABLE}",
+            help=f"send the first token of this file; default: the variable {commands.TOKEN_VARIABLE}",
         )
     return parser
 

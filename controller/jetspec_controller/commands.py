@@ -27,7 +27,7 @@ def seconds(text: str) -> float:
     """`90`, `90s`, `15m`, `2h` or `1d` as seconds. Raises ValueError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None or float(match[1]) == 0:
-        raise ValueError(f"{text!r} is no duration; allowed is a number above 0 with s, m, h or d")
+        raise ValueError(f"{text!r} is not a duration; write a number above 0 and s, m, h or d")
     return float(match[1]) * UNITS[match[2] or "s"]
 
 

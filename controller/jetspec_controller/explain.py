@@ -29,7 +29,7 @@ async def explain(url: str, target: str | None) -> str:
             details = [await ask(f"/v1/targets/{quote(name, safe='')}") for name in names]
             return "\n\n".join("\n".join(describe(detail)) for detail in details)
         except (KeyError, TypeError) as error:
-            raise ValueError(f"{url} does not answer as a controller does: {error!r}") from error
+            raise ValueError(f"{url} does not answer like a controller: {error!r}") from error
 
 
 def describe(detail: Mapping[str, Any]) -> Iterator[str]:

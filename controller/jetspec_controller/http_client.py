@@ -125,9 +125,11 @@ class HttpClient:
         except aiohttp.ClientConnectionError as error:
             raise FetchError(Fault.DOWN, str(error) or type(error).__name__) from error
         except aiohttp.ClientPayloadError as error:
-            raise FetchError(Fault.DOWN, f"the answer broke off: {error}") from error
+            raise FetchError(Fault.DOWN, f"the answer was cut off: {error}") from error
         except aiohttp.InvalidURL as error:
-            raise FetchError(Fault.HTTP, "this is no URL; look at its host and port") from error
+            raise FetchError(
+                Fault.HTTP, "this is not a valid URL; check its host and port"
+            ) from error
         except aiohttp.ClientError as error:
             raise FetchError(Fault.HTTP, str(error) or type(error).__name__) from error
         if response.status in (401, 403):

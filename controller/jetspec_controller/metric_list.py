@@ -50,7 +50,10 @@ METRICS = (
         "budget_pinned", "gauge", "Budget pinned through the API, 0 without a pin.", ("target",)
     ),
     Metric(
-        "budget_floor", "gauge", "Smallest budget that may be decided for a server.", ("target",)
+        "budget_floor",
+        "gauge",
+        "Smallest budget that the controller may choose for a server.",
+        ("target",),
     ),
     Metric("signal_value", "gauge", "What the last decision was based on.", ("target", "signal")),
     Metric(
@@ -65,7 +68,7 @@ METRICS = (
     Metric(
         "breaker_state",
         "gauge",
-        "Control calls: 0 flow, 1 one is let through, 2 are held.",
+        "State of control calls: 0 sent, 1 one trial call, 2 held back.",
         ("target",),
     ),
     Metric("decisions_total", "counter", "Decisions taken.", ("target", "action", "reason")),
@@ -76,7 +79,12 @@ METRICS = (
         ("target",),
     ),
     Metric("applies_total", "counter", "Control calls by their result.", ("target", "result")),
-    Metric("drift_total", "counter", "Ticks that found a budget nobody here decided.", ("target",)),
+    Metric(
+        "drift_total",
+        "counter",
+        "Ticks that found a budget that this controller did not decide.",
+        ("target",),
+    ),
     Metric("second_writer", "gauge", "1 while somebody else changes the budget too.", ("target",)),
     Metric(
         "scrape_errors_total",

@@ -107,7 +107,7 @@ class ScrapeSettings(Section):
 
     timeout_s: float = Field(1.5, gt=0, le=60)
     concurrency: int = Field(32, ge=1, le=1024)
-    loads: bool = Field(True, description="take the load from /v1/loads, which does not lag")
+    loads: bool = Field(True, description="take the load from /v1/loads, which has no delay")
 
 
 class SourceSettings(Section):
@@ -126,8 +126,8 @@ class ControlSettings(Section):
     breaker_failures: int = Field(3, ge=1, le=100, description="failures in a row that open it")
     breaker_open_s: float = Field(10.0, gt=0, description="first pause, doubled up to the maximum")
     breaker_max_open_s: float = Field(60.0, gt=0)
-    api_key: Secret | None = Field(None, description="for targets that name none")
-    admin_key: Secret | None = Field(None, description="for targets that name none")
+    api_key: Secret | None = Field(None, description="for targets without a key of their own")
+    admin_key: Secret | None = Field(None, description="for targets without a key of their own")
     tls: Tls = Tls()
 
 
@@ -176,8 +176,8 @@ class Settings(BaseSettings):
     targets: tuple[TargetSettings, ...] = ()
     target_policies: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="{id or shell pattern: policy keys} of targets that name none themselves; "
-        "the first that fits",
+        description="{id or shell pattern: policy keys} of targets without a policy of their own; "
+        "the first match is used",
     )
     discovery: DiscoverySettings = DiscoverySettings()
     prometheus: PrometheusSettings | None = None

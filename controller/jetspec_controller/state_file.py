@@ -62,7 +62,7 @@ class StateFile:
             raise OSError(f"state.path: {path}: {error}") from error
         except (sqlite3.DatabaseError, ValueError, TypeError, KeyError) as error:
             aside = path.with_name(f"{path.name}.corrupt-{os.getpid()}")
-            logger.error("%s is not a usable state file (%s); kept as %s", path, error, aside)
+            logger.error("%s is not a usable state file (%s); renamed to %s", path, error, aside)
             path.rename(aside)
             self._use(path)
 

@@ -109,7 +109,7 @@ class Tracked:
         """
         task = self.read_task
         if task is None or not task.done():
-            self.read_error = FetchError(Fault.TIMEOUT, "the read-back is still under way")
+            self.read_error = FetchError(Fault.TIMEOUT, "the read-back is still running")
             return False
         self.read_task = None
         error = task.exception()

@@ -88,7 +88,8 @@ class Prometheus:
             status = body["status"]
         except (ValueError, KeyError, TypeError):
             raise PrometheusError(
-                f"{self.url}{path} answers {response.status_code} and no JSON: this is no Prometheus"
+                f"{self.url}{path} answers {response.status_code} without JSON: "
+                "this is not a Prometheus"
             ) from None
         if status != "success":
             words = " ".join(str(body.get("error")).split())

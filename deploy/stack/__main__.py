@@ -21,10 +21,10 @@ from jetspec_sglang.cli.launch import DEFAULT_PORT
 from jetspec_sglang.quota import THREADS, usable_cpus
 
 EPILOG = """\
-Every other flag goes to SGLang as it is.
+Every other flag is passed to SGLang unchanged.
 
-The controller reads the server itself: it sees load within a second or two. Through Prometheus
-(--controller-source prometheus) it sees load one scrape later, as controllers of many servers do.
+By default the controller reads metrics from the server: it sees a change of load within one or two
+seconds. Through Prometheus (--controller-source prometheus) it sees the change one scrape later.
 """
 
 
@@ -32,7 +32,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="make stack",
         usage='make stack ARGS="[--demo] [--plain] [--no-controller] [SGLANG FLAG ...]"',
-        description="Server, controller, Prometheus with the rules, and Grafana where installed.",
+        description="Start the server, controller, Prometheus with the rules, and Grafana if installed.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -67,7 +67,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def run(args: argparse.Namespace) -> None:
     flags = Flags(args.rest)
     if flags.integer("--node-rank", 0) != 0:
-        raise UsageError("--node-rank: run the stack on the first node, the others with `serve`")
+        raise UsageError(
+            "--node-rank: start the stack on the first node, and the others with `jetspec serve`"
+        )
     port = flags.integer("--port", DEFAULT_PORT)
     _check_ports(args, port)
     folder = writable(args.data or cache_dir() / "stack" / str(port))

@@ -26,7 +26,7 @@ class Costs(BaseModel):
     @classmethod
     def _has_one_row(cls, value: dict[int, float]) -> dict[int, float]:
         if 1 not in value:
-            raise ValueError("must hold the cost of 1 row, which is plain decoding")
+            raise ValueError("must contain the cost of 1 row (plain decoding)")
         return value
 
     @classmethod

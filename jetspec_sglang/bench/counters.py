@@ -45,7 +45,7 @@ class Counters:
         return self._get("request_rounds_total", budget)
 
     def tau(self, budget: int) -> float:
-        """Tokens per request and round at `budget`; NaN without a round."""
+        """Tokens per request per round at `budget`; NaN without a round."""
         rounds = self.request_rounds(budget)
         return self._get("tokens_total", budget) / rounds if rounds else float("nan")
 

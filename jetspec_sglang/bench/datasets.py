@@ -106,7 +106,7 @@ def load_answers(
     data_set = DATA_SETS.get(name)
     if data_set is None or not data_set.answer:
         known = ", ".join(key for key, value in DATA_SETS.items() if value.answer)
-        raise ValueError(f"{name}: its authors' answers are not known as text; of {known} they are")
+        raise ValueError(f"{name}: this set has no answers by its authors; sets that have: {known}")
     rows = [row for row in _rows(name, folders, allow_hub) if data_set.keep(row)]
     return {
         data_set.prompt(row): str(row[data_set.answer]).replace("\r\n", "\n").strip()
@@ -125,7 +125,7 @@ def _rows(name: str, folders: Sequence[str | Path], allow_hub: bool) -> list[Row
         return _download(data_set)
     looked = ", ".join(str(place) for place in places)
     hint = f"; it is {data_set.hub} on the hub" if data_set.hub else ""
-    raise FileNotFoundError(f"data set {name}: looked for {looked}{hint}")
+    raise FileNotFoundError(f"data set {name}: not found, looked for {looked}{hint}")
 
 
 def _unnamed(name: str, allow_hub: bool) -> list[str]:
@@ -139,7 +139,8 @@ def _unnamed(name: str, allow_hub: bool) -> list[str]:
         return _prompts(rows, _download(rows))
     known = ", ".join(DATA_SETS)
     raise FileNotFoundError(
-        f"{name}: no JSONL file, no folder with one, and none of {known}; a hub data set needs leave"
+        f"{name}: not a JSONL file, not a folder with one, not one of {known}, and downloads from "
+        "the hub are not allowed"
     )
 
 
@@ -176,4 +177,4 @@ def _download(data_set: DataSet) -> list[Row]:
     try:
         return list(load_dataset(data_set.hub, data_set.config, split=data_set.split))
     except Exception as error:
-        raise FileNotFoundError(f"{data_set.hub}: the hub does not give it: {error}") from error
+        raise FileNotFoundError(f"{data_set.hub}: the hub did not provide it: {error}") from error

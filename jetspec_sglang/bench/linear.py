@@ -20,7 +20,9 @@ SHAPES = ((960, 576), (576, 576), (3072, 576), (576, 1536))
 """[out, in] of a layer: QKV, output, gate and up, down projection."""
 LAYERS = 12
 ROWS = (1, 2, 4, 8, 16, 32, 64, 256)
-NOTE = f"float32, {LAYERS} layers of SmolLM2-135M; microseconds a layer: median (fastest-slowest)."
+NOTE = (
+    f"float32, {LAYERS} layers of SmolLM2-135M; microseconds per layer: median (fastest-slowest)."
+)
 
 
 def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[str]]:

@@ -45,7 +45,7 @@ class Load:
 
     @property
     def tau(self) -> float:
-        """Tokens per request and round, bonus included; 1 without speculation."""
+        """Tokens per request per round, bonus included; 1 without speculation."""
         return 1.0 + self.drafts / self.request_rounds if self.request_rounds else 1.0
 
 

@@ -43,7 +43,7 @@ def replace_section(text: str, name: str, body: str) -> str:
     """`text` with `body` between the markers of `name`. ValueError unless each is there once."""
     opening, closing = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     if text.count(opening) != 1 or text.count(closing) != 1:
-        raise ValueError(f"must hold {opening} and {closing} once each")
+        raise ValueError(f"must contain {opening} and {closing} exactly once")
     before, _, rest = text.partition(opening)
     if closing not in rest:
         raise ValueError(f"{closing} must come after {opening}")

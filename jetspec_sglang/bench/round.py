@@ -75,7 +75,7 @@ def measure(
 
 def table(result: Breakdown) -> list[list[str]]:
     """Rows for `report.markdown`."""
-    rows = [["part", "ms a round", "share", "holds"]]
+    rows = [["part", "ms per round", "share", "holds"]]
     for part, seconds in result.seconds.items():
         rows.append([part, f"{1e3 * seconds:.2f}", f"{seconds / result.total:.1%}", HOLDS[part]])
     rows.append(["round", f"{1e3 * result.total:.2f}", "100.0%", ""])

@@ -122,7 +122,7 @@ def _wait_until_ready(child: subprocess.Popen, server: Server, log: Path) -> Non
     while not is_ready(server.url):
         if child.poll() is not None:
             last = log.read_text(errors="replace").strip().splitlines()[-1:]
-            raise CommandError(f"the server ended while starting: {''.join(last)} (see {log})")
+            raise CommandError(f"the server stopped during start-up: {''.join(last)} (see {log})")
         if time.monotonic() > deadline:
             raise CommandError(f"the server is not ready after {START_TIMEOUT_S:.0f} s, see {log}")
         time.sleep(0.5)

@@ -26,7 +26,7 @@ examples:
   jetspec serve --model-path Qwen/Qwen3-8B \\
       --speculative-draft-model-path JetSpec/jetspec-qwen3-8b
   jetspec generate "Why is the sky blue?"        try a running server
-  jetspec budget set 16                          verify at most 16 nodes a request and round
+  jetspec budget set 16                          verify at most 16 nodes per request per round
   jetspec doctor                                 what is missing or wrong, and what to do
 """
 

@@ -26,7 +26,7 @@ NOTE = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--config", type=Path, required=True, help="the recipe, as of jetspec train"
+        "--config", type=Path, required=True, help="the recipe, as for jetspec train"
     )
     parser.add_argument("--target", required=True, help="folder or hub id of the target")
     parser.add_argument("--data", nargs="+", required=True, metavar="SHARDS")
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus-sets", nargs="+", default=["gsm8k_train", "mbpp_train"],
                         metavar="SET", help="sets whose authors answered the prompts of --data")  # fmt: skip
     parser.add_argument("--data-dir", nargs="*", default=[], help="folders of named data sets")
-    parser.add_argument("--feature-cache", type=Path, help="as of jetspec train")
+    parser.add_argument("--feature-cache", type=Path, help="as for jetspec train")
     parser.add_argument("--pause-file", type=Path, help="wait while this file exists")
 
 

@@ -24,8 +24,8 @@ examples:
   jetspec bench curve --prompts gsm8k --requests 64
   jetspec bench ablations --config docs/ablations.json --target T --data answers \
       --answers gsm8k=held-out --out runs/ablations
-  jetspec bench load --rates 0.5 1 2 4 --out runs/load      goes on where it was stopped
-  jetspec bench serve --write docs/benchmarks.md      put the table into its place there
+  jetspec bench load --rates 0.5 1 2 4 --out runs/load      continues where it stopped
+  jetspec bench serve --write docs/benchmarks.md      write the table into that page
 """
 QUICK: dict[str, dict[str, Any]] = {
     "serve": {"repeats": 1, "requests": 2, "max_tokens": 32, "batches": [1, 4], "budgets": [16]},
@@ -54,7 +54,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     serve.add_argument("--batches", nargs="+", type=int, default=[1, 2, 4, 8])
     serve.add_argument("--budgets", nargs="+", type=int, default=[8, 16, 32, 64])
     serve.add_argument("--chains", nargs="*", type=int, default=[4, 8], metavar="B")
-    serve.add_argument("--dtypes", nargs="+", help="of plain decoding (float32 and the fastest)")
+    serve.add_argument(
+        "--dtypes", nargs="+", help="dtypes of plain decoding (float32 and the fastest)"
+    )
     serve.add_argument("--jetspec-dtypes", nargs="+", default=["float32"], metavar="DTYPE")
     serve.add_argument("--repeats", type=int, default=3, help="(%(default)s)")
     serve.add_argument(
@@ -101,7 +103,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     ablations.add_arguments(trained)
     _add_write(trained)
 
-    asked = kinds.add_parser("conditioning", help="are drafts conditioned on their path worth it?")
+    asked = kinds.add_parser(
+        "conditioning", help="measure the gain of drafts that depend on their path"
+    )
     conditioning.add_arguments(asked)
     _add_write(asked)
 
@@ -122,14 +126,16 @@ def _add_load(parser: argparse.ArgumentParser, requests: int, max_tokens: int) -
     parser.add_argument("--max-tokens", type=int, default=max_tokens, help="(%(default)s)")
     parser.add_argument("--port", type=int, default=31800, help="(%(default)s)")
     parser.add_argument("--logs", type=Path, help="folder of the servers' logs (in the cache)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="very small sizes, to check that it works"
+    )
     _add_write(parser)
     parser.set_defaults(pass_through=True)
 
 
 def _add_write(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--write", type=Path, metavar="FILE", help="put the table into its place in FILE"
+        "--write", type=Path, metavar="FILE", help="write the table into its section of FILE"
     )
 
 
@@ -231,7 +237,7 @@ def _methods(args: argparse.Namespace) -> int:
             samples.append(sample)
             bar.update()
     note = (
-        f"Batch {args.batch}, {args.dtype}, T=0, {args.requests} prompts a set, {args.max_tokens} "
+        f"Batch {args.batch}, {args.dtype}, T=0, {args.requests} prompts per set, {args.max_tokens} "
         f"tokens each, median of {args.repeats} repeats; tokens/s with prefill, ratio to plain "
         "decoding of the same repeat."
     )

@@ -15,8 +15,8 @@ from jetspec_sglang.cli.errors import CommandError, UsageError
 EXAMPLES = """\
 examples:
   jetspec budget get
-  jetspec budget set 64                 64 nodes a request and round, at any load
-  jetspec budget set 64 8=32 16=8       32 from 8 running requests on, 8 from 16 on
+  jetspec budget set 64                 64 nodes per request per round, at any load
+  jetspec budget set 64 8=32 16=8       32 with 8 or more running requests, 8 with 16 or more
   jetspec budget set 1                  plain decoding
   jetspec budget set http://127.0.0.1:31000 32 --admin-api-key-file key
 """
@@ -28,7 +28,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "budget",
         help=COMMANDS["budget"].help,
-        description="Read or change the tree budget B (nodes verified per request and round, root "
+        description="Read or change the tree budget B (nodes verified per request per round, root "
         "included) of a running server.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -49,7 +49,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "values",
         nargs="+",
         metavar="VALUE",
-        help=f"B for any load, N=B from N running requests on; URL defaults to {DEFAULT_URL}",
+        help=f"B for any load, N=B for N or more running requests; URL defaults to {DEFAULT_URL}",
     )
     change.add_argument("--url", help="the server's address as a flag")
     for sub in (get, change):

@@ -98,7 +98,7 @@ def check_platform() -> Check:
         return Check(
             "platform",
             "fail",
-            f"SGLANG_PLATFORM={selected} leaves the host platform out",
+            f"SGLANG_PLATFORM={selected} disables the host platform",
             "unset SGLANG_PLATFORM",
         )
     others = [

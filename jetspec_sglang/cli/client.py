@@ -132,16 +132,16 @@ class Server:
         where = f"{response.request.method} {response.request.url}"
         if response.status_code in (401, 403):
             return (
-                f"{where}: {response.status_code}, a key is needed or wrong; "
+                f"{where}: {response.status_code}, the key is missing or wrong; "
                 "see --api-key-file and --admin-api-key-file"
             )
         if response.status_code == 404:
-            return f"{where}: 404, this is no SGLang server"
+            return f"{where}: 404, this is not an SGLang server"
         return f"{where}: {response.status_code} {' '.join(response.text.split())[:200]}"
 
     def _trouble(self, error: Exception) -> str:
         if isinstance(error, httpx.ConnectError):
-            return f"nothing answers at {self.url} ({error}); start a server with `jetspec serve`"
+            return f"no server answers at {self.url} ({error}); start a server with `jetspec serve`"
         return f"{self.url}: {type(error).__name__}: {error}"
 
 

@@ -37,9 +37,11 @@ COMMANDS = {
         "jetspec_sglang.cli.bench", "measure serving, rounds, trees and attention on this machine"
     ),
     "export": Command(
-        "jetspec_sglang.cli.export", "a trained head in the release's layout, with a model card"
+        "jetspec_sglang.cli.export",
+        "write a trained head in the release's layout, with a model card",
     ),
     "eval": Command(
-        "jetspec_sglang.cli.eval", "τ of a head at every budget on stored answers, offline"
+        "jetspec_sglang.cli.eval",
+        "compute τ of a head at every budget from stored answers, offline",
     ),
 }

@@ -21,7 +21,7 @@ EXAMPLES = """\
 examples:
   jetspec data --prompts gsm8k_train --out answers
   jetspec data --prompts questions.jsonl --licence CC0 --out answers --max-new-tokens 512
-  jetspec data --self-written 2000 --out answers      no outside data at all
+  jetspec data --self-written 2000 --out answers      without outside data
   jetspec data --prompts gsm8k --evaluation --limit 64 --out held-out
 """
 

@@ -39,9 +39,11 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--head", metavar="FOLDER", help="draft head (default: JETSPEC_HEAD, or the shipped one)"
     )
-    parser.add_argument("--batch", type=int, default=16, help="requests at once (%(default)s)")
+    parser.add_argument("--batch", type=int, default=16, help="concurrent requests (%(default)s)")
     parser.add_argument("--budget", type=int, help="largest tree budget (the platform's default)")
-    parser.add_argument("--context", type=int, default=2048, help="tokens a request (%(default)s)")
+    parser.add_argument(
+        "--context", type=int, default=2048, help="tokens per request (%(default)s)"
+    )
     parser.add_argument(
         "--port", type=int, default=DEFAULT_PORT, help="port to serve on (%(default)s)"
     )

@@ -46,7 +46,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--answers", nargs="+", required=True, metavar="[NAME=]SHARDS")
     parser.add_argument("--budgets", nargs="+", type=int, default=[2, 4, 8, 16, 32, 64, 128, 256])
     parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
-    parser.add_argument("--width", type=int, default=8, help="candidates a depth (%(default)s)")
+    parser.add_argument("--width", type=int, default=8, help="candidates per depth (%(default)s)")
     parser.add_argument("--limit", type=int, help="at most this many answers of each set")
     parser.add_argument("--costs", type=Path, help="measured costs of a round, for speed-ups")
     parser.add_argument("--out", type=Path, help="folder for results.json and tau.png")
@@ -198,6 +198,6 @@ def named(values: list[str]) -> dict[str, str]:
         name, separator, rest = value.partition("=")
         name, rest = (name, rest) if separator else (Path(value).stem, value)
         if name in found:
-            raise UsageError(f"two are named {name}; write NAME=...")
+            raise UsageError(f"two heads are named {name}; write NAME=...")
         found[name] = rest
     return found

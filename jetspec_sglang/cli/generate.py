@@ -33,7 +33,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "generate",
         help=COMMANDS["generate"].help,
-        description="Ask a running server one question and print the answer as it comes.",
+        description="Ask a running server one question and print the answer as it arrives.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -115,8 +115,8 @@ def budget_for_now(server: "Server", wanted: dict[str, int]) -> Iterator[None]:
             server.set_internal_state({KEY: before["budget"], **table})
         else:
             print(
-                f"jetspec generate: the budget became {now['budget']}, table {now['table']}, "
-                f"before the answer was complete, so the figures are not those of {wanted[KEY]}. A "
-                "controller at work? `jetspec serve --no-controller` leaves it out.",
+                f"jetspec generate: the budget changed to {now['budget']}, table {now['table']}, "
+                f"before the answer was complete. So the figures are not those of {wanted[KEY]}. If "
+                "a controller changed it, start the server with `jetspec serve --no-controller`.",
                 file=sys.stderr,
             )

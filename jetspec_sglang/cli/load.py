@@ -40,7 +40,7 @@ def run_load(args: argparse.Namespace, publish: Publish) -> int:
         chosen = policies(tiers, plain=not args.no_plain, adaptive=not args.no_adaptive)
         cells = plan(chosen, points, range(args.seeds))
         missing = unfinished(cells, args.out)
-        print(f"{len(cells)} cells, {len(cells) - len(missing)} finished before", flush=True)
+        print(f"{len(cells)} cells, {len(cells) - len(missing)} already finished", flush=True)
         _measure(sweep, missing, len(cells))
     return _report(args, points, summaries(cells, args.out), publish)
 
@@ -99,8 +99,8 @@ def _report(
     note = (
         f"{args.seeds} seeds, {args.seconds:g} s of {'clients' if args.batches else 'arrivals'} each, "
         f"the first {args.warmup:g} s left out; {args.prompts} prompts, {args.max_tokens} tokens, "
-        f"{args.dtype}, T=0. Median (smallest-largest) over the seeds. The best static budget is "
-        "chosen after the fact, at each load."
+        f"{args.dtype}, T=0. Median (smallest-largest) over the seeds. The best static budget of "
+        "each load is chosen after the measurement."
     )
     body = "\n\n".join([*parts, note, " ".join(tables.notes(results))])
     status = publish(tables.by_policy(results, points, metrics[0]), body)
@@ -138,9 +138,10 @@ def run_step(args: argparse.Namespace, publish: Publish) -> int:
                 )
     found = {source: step.read(args.out, source, args.hold) for source in args.sources}
     note = (
-        f"Request rates {args.low:g} and {args.high:g} per second in turn, {args.hold:g} s each. "
-        "First: from the step to the first change of the budget in the right direction; settled: to "
-        "the budget that the rest of the phase ran at. Read from the engine twice a second.\n\n"
+        f"The request rate alternates between {args.low:g} and {args.high:g} per second, {args.hold:g} s "
+        "each. First: time from the step to the first change of the budget in the right direction. "
+        "Settled: time to the budget that the rest of the phase ran at. The budget is read from the "
+        "engine twice per second.\n\n"
         + "\n\n".join(step.cost_note(source, result) for source, result in found.items())
     )
     return publish(step.table(found), note)

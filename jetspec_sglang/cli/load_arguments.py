@@ -33,54 +33,73 @@ def add_parsers(kinds: Any, add_write: Callable[[argparse.ArgumentParser], None]
     load.add_argument("--rates", nargs="+", type=float, default=[0.25, 0.5, 1, 2, 3, 4, 6],
                       help="requests per second (%(default)s)")  # fmt: skip
     load.add_argument("--batches", nargs="+", type=int, metavar="N",
-                      help="closed loop of N clients in place of rates, beside the paper's table")  # fmt: skip
-    load.add_argument("--tiers", nargs="+", type=int, metavar="B", help="(all of the server's)")
+                      help="closed loops of N clients instead of rates; adds the paper's table")  # fmt: skip
+    load.add_argument(
+        "--tiers", nargs="+", type=int, metavar="B", help="tiers to measure (all of the server's)"
+    )
     load.add_argument("--seeds", type=int, default=3, help="repeats, each with its own arrivals (%(default)s)")  # fmt: skip
     load.add_argument(
-        "--seconds", type=float, default=60.0, help="arrivals of a cell (%(default)s)"
+        "--seconds", type=float, default=60.0, help="seconds of arrivals per cell (%(default)s)"
     )
-    load.add_argument("--warmup", type=float, default=10.0, help="of them left out (%(default)s)")
-    load.add_argument("--arrivals", default="poisson", help="as of the locustfile (%(default)s)")
+    load.add_argument(
+        "--warmup", type=float, default=10.0, help="first seconds to leave out (%(default)s)"
+    )
+    load.add_argument("--arrivals", default="poisson", help="as in the locustfile (%(default)s)")
     load.add_argument("--period", type=float, help="seconds of a diurnal wave")
     load.add_argument("--burstiness", type=float, help="shape of gamma gaps")
-    load.add_argument("--trace", type=Path, metavar="FILE", help="replay a trace in place of rates")
+    load.add_argument("--trace", type=Path, metavar="FILE", help="replay a trace instead of rates")
     load.add_argument(
-        "--slowdown-factor", type=float, default=1.0, help="of the trace (%(default)s)"
+        "--slowdown-factor",
+        type=float,
+        default=1.0,
+        help="stretch the trace's time by this factor (%(default)s)",
     )
     load.add_argument("--slo", default="", help="objectives in ms, as ttft:1000,tpot:60")
-    load.add_argument("--no-plain", action="store_true", help="leave plain decoding out")
-    load.add_argument("--no-adaptive", action="store_true", help="leave the controller out")
+    load.add_argument("--no-plain", action="store_true", help="do not measure plain decoding")
+    load.add_argument("--no-adaptive", action="store_true", help="do not measure the controller")
     load.add_argument(
-        "--max-lag-ms", type=float, default=10.0, help="of the generator (%(default)s)"
+        "--max-lag-ms",
+        type=float,
+        default=10.0,
+        help="largest delay of the generator (%(default)s)",
     )
-    load.add_argument("--plot", type=Path, metavar="FILE", help="write the plot there too")
-    load.add_argument("--figure", type=Path, metavar="FILE", help="write tokens/s by rate alone")
+    load.add_argument("--plot", type=Path, metavar="FILE", help="also write the plot")
+    load.add_argument(
+        "--figure", type=Path, metavar="FILE", help="write only the plot of tokens/s by rate"
+    )
     _add_shared(load, "runs/load", add_write)
 
     step = kinds.add_parser("step", help="time from a load step to the new budget, and its cost")
     step.add_argument("--sources", nargs="+", default=["scrape", "prometheus"],
-                      choices=["scrape", "prometheus"], help="of the controller's metrics (both)")  # fmt: skip
-    step.add_argument("--low", type=float, default=0.4, help="requests per second (%(default)s)")
-    step.add_argument("--high", type=float, default=5.0, help="(%(default)s)")
-    step.add_argument("--steps", type=int, default=10, help="of each direction (%(default)s)")
+                      choices=["scrape", "prometheus"], help="sources of the controller's metrics (both)")  # fmt: skip
+    step.add_argument("--low", type=float, default=0.4, help="lower rate per second (%(default)s)")
+    step.add_argument(
+        "--high", type=float, default=5.0, help="higher rate per second (%(default)s)"
+    )
+    step.add_argument("--steps", type=int, default=10, help="steps per direction (%(default)s)")
     step.add_argument("--hold", type=float, default=30.0, help="seconds at each rate (%(default)s)")
     _add_shared(step, "runs/step", add_write)
 
     soak = kinds.add_parser(
-        "soak", help="a long swinging load with faults: failures, leaks, memory"
+        "soak", help="a long load that rises and falls, with faults: failures, leaks, memory"
     )
     soak.add_argument("--seconds", type=float, default=1800.0, help="(%(default)s)")
     soak.add_argument(
         "--rate", type=float, default=1.5, help="mean requests per second (%(default)s)"
     )
     soak.add_argument(
-        "--period", type=float, default=120.0, help="of the swing, seconds (%(default)s)"
+        "--period", type=float, default=120.0, help="seconds of one rise and fall (%(default)s)"
     )
     soak.add_argument(
-        "--abort-share", type=float, default=0.2, help="cut off by the client (%(default)s)"
+        "--abort-share",
+        type=float,
+        default=0.2,
+        help="share of requests that the client cuts off (%(default)s)",
     )
-    soak.add_argument("--sampled", type=int, default=40, help="answers compared with plain ones (%(default)s)")  # fmt: skip
-    soak.add_argument("--seed", type=int, default=0, help="of arrivals and faults (%(default)s)")
+    soak.add_argument("--sampled", type=int, default=40, help="answers to compare with plain decoding (%(default)s)")  # fmt: skip
+    soak.add_argument(
+        "--seed", type=int, default=0, help="seed of arrivals and faults (%(default)s)"
+    )
     _add_shared(soak, "runs/soak", add_write)
 
 
@@ -92,17 +111,21 @@ def _add_shared(
     parser.add_argument(
         "--prompts", default="chat", help="a JSONL file or a data set (%(default)s)"
     )
-    parser.add_argument("--max-tokens", type=int, default=96, help="of an answer (%(default)s)")
-    parser.add_argument("--dtype", default="float32", help="of every server (%(default)s)")
     parser.add_argument(
-        "--policy", nargs="*", default=[], metavar="KEY=VALUE", help="controller keys"
+        "--max-tokens", type=int, default=96, help="tokens per answer (%(default)s)"
+    )
+    parser.add_argument("--dtype", default="float32", help="dtype of every server (%(default)s)")
+    parser.add_argument(
+        "--policy", nargs="*", default=[], metavar="KEY=VALUE", help="policy keys of the controller"
     )
     parser.add_argument(
         "--out", type=Path, default=Path(out), help="folder of the runs (%(default)s)"
     )
-    parser.add_argument("--port", type=int, default=31800, help="first of four (%(default)s)")
+    parser.add_argument("--port", type=int, default=31800, help="first of four ports (%(default)s)")
     parser.add_argument("--logs", type=Path, help="folder of the servers' logs (in the cache)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="very small sizes, to check that it works"
+    )
     add_write(parser)
     parser.set_defaults(pass_through=True)
 

@@ -28,7 +28,7 @@ def check_target(model: str | None) -> tuple[Check, Path | None]:
         remedy = "nothing to do: `jetspec serve` fetches it (about 85 MB)"
         return Check("target", "warn", "the embedded model is not in the cache yet", remedy), None
     if folder.exists() or model.startswith(("/", ".", "~")):
-        return Check("target", "fail", f"{model}: no config.json there", "check the path"), None
+        return Check("target", "fail", f"{model}: has no config.json", "check the path"), None
     return Check("target", "warn", f"{model} is not on this disk", "SGLang will fetch it"), None
 
 

@@ -27,7 +27,7 @@ def check_model(model: str, revision: str | None = None) -> None:
         return
     if path.is_dir():
         if not any((path / name).is_file() for name in ("config.json", "params.json")):
-            raise CommandError(f"--model-path {model}: no config.json there")
+            raise CommandError(f"--model-path {model}: has no config.json")
         return
     if model.startswith(("/", "./", "../", "~")) or model.endswith("/"):
         raise CommandError(f"--model-path {model}: no such folder")
@@ -65,7 +65,7 @@ def _fetch_config(model: str, revision: str | None) -> str:
         raise CommandError(f"--model-path {model}: no config.json ({_first_line(error)})") from None
     except (HfHubHTTPError, OSError) as error:
         raise CommandError(
-            f"--model-path {model}: no such folder, and the hub does not give it "
+            f"--model-path {model}: no such folder, and the hub did not provide it "
             f"({_first_line(error)})"
         ) from None
 

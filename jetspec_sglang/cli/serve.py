@@ -33,7 +33,7 @@ from jetspec_sglang.cli.launch import (
 from jetspec_sglang.quota import fit_threads
 
 EXAMPLES = """\
-Every other flag goes to SGLang as it is; `python -m sglang.launch_server --help` lists them.
+Every other flag is passed to SGLang unchanged; `python -m sglang.launch_server --help` lists them.
 
 examples:
   jetspec serve
@@ -71,10 +71,10 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags that `plan` reads; all others are SGLang's."""
     parser.add_argument(
-        "--plain", action="store_true", help="same target and platform, no speculation"
+        "--plain", action="store_true", help="same target and platform, without speculation"
     )
     parser.add_argument(
-        "--no-controller", action="store_true", help="leave the budget controller out"
+        "--no-controller", action="store_true", help="do not start the budget controller"
     )
     parser.add_argument(
         "--controller-port", type=int, default=30900, help="port of the controller (%(default)s)"
@@ -82,8 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server-log",
         metavar="FILE",
-        help="where SGLang's own lines go when other processes run beside it; - is this terminal "
-        "(default: a file in the cache folder, named at the start)",
+        help="log file for SGLang's own lines; - is this terminal (default: the terminal if the "
+        "server runs alone, else a file in the cache folder, whose name is shown at the start)",
     )
 
 
@@ -123,7 +123,9 @@ def plan(args: argparse.Namespace) -> dict[str, Any]:
         print(f"jetspec serve: serving without the controller: {reason}", file=sys.stderr)
         controlled = False
     if host and (threads := fit_threads(os.environ)):
-        print(f"jetspec serve: {threads} threads fit this container's CPU quota", file=sys.stderr)
+        print(
+            f"jetspec serve: {threads} threads, to fit this container's CPU quota", file=sys.stderr
+        )
     if host and (load := check_load()).status != "ok":
         print(f"jetspec serve: {load.detail}; {load.remedy}", file=sys.stderr)
     url = controller.server_url(flags, port)

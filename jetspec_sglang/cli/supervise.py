@@ -131,7 +131,7 @@ class Companion:
     def epitaph(self) -> str:
         """What to say when it ended by itself."""
         log = f" (see {self._log})" if self._log else ""
-        return f"{self.name} ended with status {self.process.returncode}{log}; the server goes on"
+        return f"{self.name} ended with status {self.process.returncode}{log}; the server continues"
 
 
 class Supervisor:
@@ -151,7 +151,7 @@ class Supervisor:
             try:
                 self.companions.append(Companion(companion))
             except OSError as error:
-                self._say(f"{companion['name']} cannot start: {error}; the server goes on")
+                self._say(f"{companion['name']} cannot start: {error}; the server continues")
 
     def run(self) -> int:
         """Wait for the server, tell when all is ready, and clean up. Returns the exit status."""
@@ -168,7 +168,7 @@ class Supervisor:
         code = self.server.returncode
         status = code if code >= 0 else 128 - code
         if not self.signals:
-            self._say(f"the server ended by itself with status {status}; its log says why")
+            self._say(f"the server ended with status {status}; its log shows the reason")
             for line in last_lines(self.log) if self.log and status else ():
                 print(f"  {line}", file=sys.stderr)
         return status

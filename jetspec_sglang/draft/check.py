@@ -80,5 +80,5 @@ def read_target(model: str | None) -> dict[str, Any] | None:
     except ValueError as error:
         raise ValueError(f"{file}: not valid JSON: {error}") from None
     if not isinstance(raw, dict):
-        raise ValueError(f"{file}: must hold one JSON object")
+        raise ValueError(f"{file}: must contain one JSON object")
     return raw

@@ -60,7 +60,7 @@ def _download(repo: str, subfolder: str) -> Path:
     try:
         return Path(snapshot_download(repo, allow_patterns=[prefix + name for name in _HUB_FILES]))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise _nowhere(repo, f"no such folder, and the hub does not give it: {error}") from error
+        raise _nowhere(repo, f"no such folder, and the hub did not provide it: {error}") from error
 
 
 def expected_tensors(config: HeadConfig) -> dict[str, tuple[int, ...]]:

@@ -130,7 +130,7 @@ class HeadConfig(BaseModel):
         """Read `folder`/config.json. Raises HeadError."""
         path = Path(folder) / "config.json"
         if not path.is_file():
-            raise HeadError([_file("config_missing", "no config.json there")], f"{folder}")
+            raise HeadError([_file("config_missing", "has no config.json")], f"{folder}")
         data = path.read_bytes()
         if data.startswith(LFS_POINTER):
             raise HeadError([lfs_pointer(path)], f"{folder}")
@@ -141,7 +141,7 @@ class HeadConfig(BaseModel):
                 [_file("config_damaged", f"not valid JSON: {error}")], f"{folder}"
             ) from None
         if not isinstance(raw, dict):
-            allowed = f"must hold one JSON object, holds {type(raw).__name__}"
+            allowed = f"must contain one JSON object, holds {type(raw).__name__}"
             raise HeadError([_file("config_damaged", allowed)], f"{folder}")
         try:
             return cls.from_dict(raw)
@@ -227,7 +227,7 @@ class HeadConfig(BaseModel):
                     "short_context",
                     "max_position_embeddings",
                     self.max_position_embeddings,
-                    f"the target reads {context} positions; drafts behind position "
+                    f"the target reads {context} positions; drafts after position "
                     f"{self.max_position_embeddings} are less likely to be accepted",
                     f"serve with --context-length {self.max_position_embeddings}, or expect slower "
                     "decoding of longer texts",
@@ -329,7 +329,7 @@ def _one_rope(name: str, given: Any) -> dict[str, Any]:
                     "nested_rope",
                     name,
                     dict(given),
-                    "parameters per kind of attention are not read by SGLang, which would take "
+                    "SGLang does not read parameters per kind of attention, and would use "
                     "rope_theta = 10000",
                     f"write the values of {name}.{nested[0]} into {name} itself",
                 )
@@ -392,7 +392,7 @@ def _findings(error: ValidationError) -> list[Finding]:
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "missing":
-            found.append(Finding("missing", name, MISSING, "the head does not say it"))
+            found.append(Finding("missing", name, MISSING, "the head's config does not contain it"))
         elif problem["type"] == "invalid":
             context = problem["ctx"]
             found.append(Finding("invalid", context["field"], context["value"], context["allowed"]))

@@ -77,8 +77,8 @@ def attention(
     if io_type is None or pool_type is None or out.dtype != q.dtype or v_pool.dtype != k_pool.dtype:
         raise ValueError(
             f"types of q {q.dtype}, out {out.dtype}, k_pool {k_pool.dtype}, v_pool "
-            f"{v_pool.dtype}: q and out must be of one, the pools of one of float32, bfloat16, "
-            "float16"
+            f"{v_pool.dtype}: q and out must have one type, and the pools one type; allowed "
+            "are float32, bfloat16, float16"
         )
     if (
         q.stride()[1:] != (k_dim, 1)

@@ -136,7 +136,7 @@ def pack_linears(model: nn.Module) -> int:
             module.__dict__["packed"] = PackedWeight(weight)
         packed += 1
     for dtype in refused:
-        logger.warning("oneDNN cannot pack %s on this CPU; its linears run unpacked", dtype)
+        logger.warning("oneDNN cannot pack %s on this CPU; its linear layers run unpacked", dtype)
     return packed
 
 

@@ -165,9 +165,9 @@ def cost_note(source: str, result: Mapping[str, Any]) -> str:
     found, summary = result["cost"], result["summary"]
     return (
         f"{source}: {summary['completed']} requests answered, {summary['failed']} failed. "
-        f"{found['requests']} times a request ran over a change of budget: its longest wait for "
-        f"tokens in the half second that holds the change was {number(found['longest_ms'])} ms "
-        f"(median), in the half seconds before and after it {number(found['usual_ms'])} ms."
+        f"{found['requests']} times a request ran while the budget changed. Its longest wait for tokens "
+        f"was {number(found['longest_ms'])} ms (median) in the half second of the change, and "
+        f"{number(found['usual_ms'])} ms in the half seconds before and after it."
     )
 
 

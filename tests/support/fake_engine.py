@@ -35,7 +35,7 @@ def linear_cost(rows: float) -> float:
 
 
 def log_tau(budget: float) -> float:
-    """Tokens committed per request and round; 1 at budget 1, concave in log(budget)."""
+    """Tokens committed per request per round; 1 at budget 1, concave in log(budget)."""
     return 1.0 + 0.8 * math.log2(max(budget, 1.0))
 
 

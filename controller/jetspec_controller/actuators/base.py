@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     UNAUTHORISED = "unauthorised"
     DOWN = "down"
     HTTP = "http"
-    PARSE = "parse"  # the answer is not one bool a rank
+    PARSE = "parse"  # the answer is not one bool per rank
     BREAKER_OPEN = "breaker_open"  # held back after repeated failures
     BUSY = "busy"  # an earlier call to this server is still under way
 

@@ -28,7 +28,7 @@ def launch_changes(state: BudgetState) -> dict[str, int]:
 def taken(body: Any) -> bool:
     """Whether every rank accepted. Raises FetchError(PARSE) unless the body is a list of bools."""
     if not isinstance(body, list) or not body or not all(isinstance(item, bool) for item in body):
-        raise FetchError(Fault.PARSE, f"not one bool a rank: {str(body)[:100]}")
+        raise FetchError(Fault.PARSE, f"not one bool per rank: {str(body)[:100]}")
     return all(body)
 
 

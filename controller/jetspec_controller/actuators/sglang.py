@@ -35,7 +35,7 @@ class ControlBusyError(FetchError):
     """An earlier control call to the server has not ended."""
 
     def __init__(self) -> None:
-        super().__init__(Fault.TIMEOUT, "an earlier control call is still under way")
+        super().__init__(Fault.TIMEOUT, "an earlier control call is still running")
 
 
 class BreakerOpenError(FetchError):

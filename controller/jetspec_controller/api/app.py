@@ -13,7 +13,7 @@ from ..service import Service
 from . import control, decisions, health, page, pins, problems, simulate, targets
 from .limits import BodyLimit
 
-DESCRIPTION = "Moves the JetSpec tree budget of SGLang servers with their load."
+DESCRIPTION = "Sets the JetSpec tree budget of SGLang servers by their load."
 
 
 class NumbersOrNull(JSONResponse):

@@ -30,7 +30,9 @@ async def list_decisions(
         float, Query(ge=0, allow_inf_nan=False, description="Unix seconds, exclusive")
     ] = 0.0,
     limit: Annotated[int, Query(ge=1, le=5000)] = 100,
-    changes: Annotated[bool, Query(description="only those that sent something")] = False,
+    changes: Annotated[
+        bool, Query(description="only decisions that sent something to the server")
+    ] = False,
 ) -> DecisionList:
     """Decisions of one or of all servers; `api.history` are kept for each server."""
     fleet = service.loop.fleet.values()

@@ -1,4 +1,4 @@
-"""`/v1/targets/{id}/pin`: fix a server's budget for a while. Writes."""
+"""`/v1/targets/{id}/pin`: fix a server's budget for some time. Writes."""
 
 from __future__ import annotations
 

@@ -101,4 +101,4 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         logger.exception("%s %s failed", request.method, request.url.path, exc_info=error)
-        return problem(request, 500, None, "an error of the controller; see its log")
+        return problem(request, 500, None, "internal error of the controller; see its log")

@@ -59,7 +59,9 @@ class TargetDetail:
     observation: TargetObservation | None
     read_back: BudgetState | None
     last_apply: ApplyResult | None
-    breaker: Annotated[int, Field(description="0 flows, 1 a trial is due, 2 held back")]
+    breaker: Annotated[
+        int, Field(description="0: calls are sent, 1: a trial call is due, 2: calls are held back")
+    ]
     speed: tuple[SpeedAtBudget, ...]
     faults: tuple[SourceError, ...]
 
@@ -86,7 +88,7 @@ class PinRequest(BaseModel):
         },
     )
 
-    budget: int = Field(ge=1, le=4096, description="nodes a request and round, root included")
+    budget: int = Field(ge=1, le=4096, description="nodes per request per round, root included")
     ttl_s: float = Field(ge=1, le=30 * 86400, allow_inf_nan=False, description="seconds it holds")
     reason: str = Field("", max_length=500, description="kept in the audit log")
 

@@ -27,24 +27,25 @@ class PolicyConfig(BaseModel):
     max_budget: int = Field(default=4096, ge=1, le=4096, description="highest budget")
     pinned_budget: int | None = Field(default=None, ge=1, le=4096)
     table: dict[int, int] = Field(
-        default_factory=dict, description="hand-set {min running batch: budget}, governor `table`"
+        default_factory=dict,
+        description="table of the governor `table`: {min running batch: budget}",
     )
     publish_table: bool = Field(
         default=True,
-        description="send a whole {batch: budget} table; the engine follows within a round",
+        description="send a table {batch: budget}; the engine follows it within a round",
     )
     fallback_budget: int | None = Field(
         default=None,
         ge=1,
         le=4096,
-        description="after hold_s without data; default: lowest tier above 1",
+        description="budget after hold_s without data; default: lowest tier above 1",
     )
 
     tpot_objective_s: float | None = Field(
-        default=None, gt=0, description="bound on the TPOT percentile"
+        default=None, gt=0, description="upper bound of the TPOT percentile"
     )
     ttft_objective_s: float | None = Field(
-        default=None, gt=0, description="bound on the TTFT percentile"
+        default=None, gt=0, description="upper bound of the TTFT percentile"
     )
     kv_high_water: float = Field(
         default=0.95,
@@ -56,7 +57,7 @@ class PolicyConfig(BaseModel):
         default=10.0,
         gt=0,
         le=3600,
-        description="how far ahead the batch is expected: KV cache, latency bounds",
+        description="how far ahead the batch is predicted, for the KV cache and latency bounds",
     )
 
     max_age_s: float = Field(default=10.0, gt=0, description="older samples are stale")
@@ -65,34 +66,43 @@ class PolicyConfig(BaseModel):
     )
 
     tolerance_up: float = Field(
-        default=0.05, ge=0, lt=1, description="predicted gain a rise must exceed"
+        default=0.05, ge=0, lt=1, description="smallest predicted gain for a rise"
     )
     tolerance_down: float = Field(
-        default=0.02, ge=0, lt=1, description="predicted gain a cut must exceed"
+        default=0.02, ge=0, lt=1, description="smallest predicted gain for a cut"
     )
     rise_after_ticks: int = Field(
-        default=2, ge=1, le=1000, description="ticks a rise must be wanted; one number only"
+        default=2,
+        ge=1,
+        le=1000,
+        description="for how many ticks a rise must be wanted; only with one number",
     )
-    dwell_s: float = Field(default=3.0, ge=0, description="no rise sooner after the last change")
+    dwell_s: float = Field(
+        default=3.0, ge=0, description="shortest time from the last change to a rise"
+    )
     max_dwell_s: float = Field(
-        default=12.0, ge=0, description="bound of the dwell grown by reversals; one number only"
+        default=12.0, ge=0, description="longest dwell after reversals; only with one number"
     )
-    step_up: int = Field(default=2, ge=1, le=64, description="tiers a rise may climb in a tick")
-    step_down: int = Field(default=64, ge=1, le=64, description="tiers a cut may fall in a tick")
+    step_up: int = Field(default=2, ge=1, le=64, description="most tiers per tick for a rise")
+    step_down: int = Field(default=64, ge=1, le=64, description="most tiers per tick for a cut")
     jitter: float = Field(
-        default=0.1, ge=0, le=1, description="share of dwell and probe waits spread out"
+        default=0.1, ge=0, le=1, description="random share of the waits for dwell and probes"
     )
 
     load_half_life_s: float = Field(
         default=10.0, gt=0, description="smoothing of arrivals and lengths"
     )
-    accept_half_life_s: float = Field(default=60.0, gt=0, description="memory of the accept curve")
-    cost_half_life_s: float = Field(
-        default=120.0, gt=0, description="memory of measured round costs"
+    accept_half_life_s: float = Field(
+        default=60.0, gt=0, description="half-life of the accept curve"
     )
-    min_request_rounds: float = Field(default=50.0, gt=0, description="rounds before τ is believed")
+    cost_half_life_s: float = Field(
+        default=120.0, gt=0, description="half-life of measured round costs"
+    )
+    min_request_rounds: float = Field(
+        default=50.0, gt=0, description="rounds needed before τ is used"
+    )
     evidence_max_age_s: float = Field(
-        default=3600.0, gt=0, description="older τ counts as extrapolated"
+        default=3600.0, gt=0, description="τ older than this counts as extrapolated"
     )
     probe_gain: float = Field(
         default=0.02, ge=0, lt=1, description="expected gain that justifies a probe"
@@ -100,7 +110,7 @@ class PolicyConfig(BaseModel):
     probe_interval_s: float = Field(
         default=10.0,
         gt=0,
-        description="time between probes at one size of load, doubled on loss",
+        description="time between probes at a similar load, doubled after a probe that lost",
     )
 
     @model_validator(mode="after")

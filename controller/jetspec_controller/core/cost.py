@@ -69,7 +69,7 @@ class CostModel:
 
     log_rows: Array  # [P]
     log_seconds: Array  # [P]
-    request_s: float  # κ, seconds per request and round
+    request_s: float  # κ, seconds per request per round
     cells: Array  # [C, 3] places, see _places
     weights: Array  # [C] of the process at each cell
     precision: Array  # [C, C] inverse covariance of the measured ratios

@@ -155,7 +155,7 @@ class Candidate:
 
     budget: int
     batch: float  # expected over the next interval if this budget is used
-    tau: float  # tokens per request and round
+    tau: float  # tokens per request per round
     round_s: float  # seconds per round
     token_s: float  # seconds per token of one request = round_s / tau
     extrapolated: bool  # no fresh measurement of τ

@@ -82,7 +82,7 @@ def best_static(lines: Iterable[Line], trace: str) -> Line:
 def markdown(lines: Sequence[Line]) -> str:
     """A table: a row per trace and policy; of the static budgets the best one."""
     rows = [
-        "| trace | policy | tokens/s | goodput | ms a token | p99 TPOT ms | changes | regret "
+        "| trace | policy | tokens/s | goodput | ms per token | p99 TPOT ms | changes | regret "
         "| worst seed |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

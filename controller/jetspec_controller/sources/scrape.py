@@ -62,7 +62,7 @@ class ScrapeSource:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        detail = "its turn did not come before the tick's deadline"
+        detail = "it was not read before the tick's deadline"
         return {
             name: unusable(name, now, Fault.TIMEOUT, detail) if task.cancelled() else task.result()
             for name, task in tasks.items()
@@ -127,7 +127,7 @@ class ScrapeSource:
         except ValueError as error:
             return FetchError(Fault.PARSE, f"/metrics: {error}")
         if not snapshot.samples:
-            detail = "/metrics holds none of the wanted series; is --enable-metrics set?"
+            detail = "/metrics has none of the expected series; is --enable-metrics set?"
             return FetchError(Fault.EMPTY, detail)
         return snapshot
 

@@ -58,7 +58,7 @@ def test_markers_must_be_there_once_and_in_order(text):
 def test_write_section_names_the_file(tmp_path):
     file = tmp_path / "doc.md"
     file.write_text("nothing here")
-    with pytest.raises(ValueError, match=r"doc\.md: must hold"):
+    with pytest.raises(ValueError, match=r"doc\.md: must contain"):
         report.write_section(file, "tree", "x")
     assert file.read_text() == "nothing here"
 

@@ -40,7 +40,7 @@ def test_server_without_jetspec(server, capsys):
 def test_no_server(capsys):
     assert cli.main(["budget", "get", "http://127.0.0.1:1"]) == 1
     error = capsys.readouterr().err
-    assert "nothing answers at http://127.0.0.1:1" in error
+    assert "no server answers at http://127.0.0.1:1" in error
     assert len(error.splitlines()) == 1
 
 

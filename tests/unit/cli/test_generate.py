@@ -45,7 +45,7 @@ def test_a_budget_that_somebody_else_set_meanwhile_stays(server, capsys):
     server.budget_meanwhile = 32
     assert cli.main(["generate", "Hi", "--url", server.url, "--budget", "16"]) == 0
     assert server.engine.read_back()["budget"] == 32
-    assert "the budget became 32" in capsys.readouterr().err
+    assert "the budget changed to 32" in capsys.readouterr().err
 
 
 def test_refused_budget_asks_nothing(server, capsys):

@@ -141,14 +141,14 @@ def test_server_killed_by_a_signal(supervise, tmp_path):
     process = supervise()
     os.kill(int(lines(tmp_path, "server", 1)[0][0]), signal.SIGKILL)
     assert process.wait(10) == 128 + signal.SIGKILL
-    assert "the server ended by itself with status 137" in process.stderr.read()
+    assert "the server ended with status 137" in process.stderr.read()
 
 
 def test_controller_that_ends_is_reported_and_the_server_goes_on(supervise, tmp_path):
     process = supervise(server=(CHILD, 2, 0), controller=(CHILD, 0.1, 5))
     assert process.wait(10) == 0
     error = process.stderr.read()
-    assert error.count("controller ended with status 5; the server goes on") == 1
+    assert error.count("controller ended with status 5; the server continues") == 1
 
 
 def test_companion_that_cannot_start_is_reported_and_the_server_goes_on(supervise):

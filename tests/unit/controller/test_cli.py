@@ -138,7 +138,7 @@ async def test_explain_asks_something_else(monkeypatch, capsys) -> None:
         return Reply(b'{"targets": [{"id": "a"}]}', None)
 
     monkeypatch.setattr(HttpClient, "get", answer)
-    with pytest.raises(ValueError, match="does not answer as a controller"):
+    with pytest.raises(ValueError, match="does not answer like a controller"):
         await explain("http://127.0.0.1:9", None)
 
 

@@ -91,12 +91,15 @@ async def test_from_pin_to_resume(make, tokens: Path, monkeypatch, capsys) -> No
     [
         (["pause", "--url", "http://127.0.0.1:9"], "is the controller running"),
         (["pause", "--url", "127.0.0.1:30900"], "must begin with http://"),
-        (["pause", "--url", "http://127.0.0.1:abc"], "this is no URL; look at its host and port"),
-        (["pause", "--url", "http://127.0.0.1:99999"], "this is no URL"),
+        (
+            ["pause", "--url", "http://127.0.0.1:abc"],
+            "this is not a valid URL; check its host and port",
+        ),
+        (["pause", "--url", "http://127.0.0.1:99999"], "this is not a valid URL"),
         (["pause", "--token-file", "/nowhere"], "--token-file: /nowhere"),
         (["pin", "a:1", "many"], "invalid int value: 'many'"),
-        (["pin", "a:1", "16", "--ttl", "soon"], "'soon' is no duration"),
-        (["pin", "a:1", "16", "--ttl", "0"], "'0' is no duration"),
+        (["pin", "a:1", "16", "--ttl", "soon"], "'soon' is not a duration"),
+        (["pin", "a:1", "16", "--ttl", "0"], "'0' is not a duration"),
         (["pin", "a:1"], "budget"),
     ],
 )

@@ -116,7 +116,7 @@ def test_another_server_at_the_url(drawn, prometheus):
     prometheus.body = b"<html>"
     status, _, err, _ = drawn(board([panel("stat", 0)]))
     assert status == 1
-    assert "answers 404 and no JSON: this is no Prometheus" in err
+    assert "answers 404 without JSON: this is not a Prometheus" in err
 
 
 def test_a_query_that_prometheus_refuses(drawn, prometheus):
@@ -159,9 +159,9 @@ def test_a_variable_of_one_dashboard_is_no_error_for_the_others(drawn, prometheu
     ("words", "named"),
     [
         (["--prometheus", "127.0.0.1:9090"], "'127.0.0.1:9090' is not a URL"),
-        (["--from", "yesterday"], "'yesterday' is no time"),
-        (["--from", "nan"], "'nan' is no time"),
-        (["--to", "inf"], "'inf' is no time"),
+        (["--from", "yesterday"], "'yesterday' is not a time"),
+        (["--from", "nan"], "'nan' is not a time"),
+        (["--to", "inf"], "'inf' is not a time"),
         (["--from", "now", "--to", "now-5m"], "--from must lie before --to"),
         (["--width", "1"], "--width is 1"),
         (["--rows", "0"], "--rows is 0"),

@@ -164,7 +164,7 @@ def test_resolve_head_offline(monkeypatch):
         raise OSError("offline")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    with pytest.raises(HeadError, match="the hub does not give it: offline"):
+    with pytest.raises(HeadError, match="the hub did not provide it: offline"):
         resolve_head("someone/head")
 
 

@@ -51,14 +51,14 @@ def test_known_delays_and_chunks(usage: str, api: str) -> None:
     [
         (Answer(status=503), "http", "503: told to fail", 0),
         (Answer(fail_after=1, failure="error"), "stream", "told to fail", 1),
-        (Answer(fail_after=2, failure="stall"), "stalled", "nothing came for 0.4 s", 2),
+        (Answer(fail_after=2, failure="stall"), "stalled", "no data for 0.4 s", 2),
         (Answer(fail_after=1, failure="cut"), "cut", "", 1),
         (Answer(fail_after=1, failure="stop"), "cut", "ended after 1 chunks", 1),
         (Answer(fail_after=1, failure="abort"), "aborted_by_server", "aborted", 1),
         (Answer(chunks=()), "empty", "no text", 0),
-        (Answer(first_s=2.0), "timeout", "no end after 1.2 s", 0),
+        (Answer(first_s=2.0), "timeout", "not finished after 1.2 s", 0),
         (Answer(first_s=0.8, chunks=()), "empty", "no text", 0),
-        (Answer(gap_s=0.2, chunks=(1,) * 20), "timeout", "no end after 1.2 s", 6),
+        (Answer(gap_s=0.2, chunks=(1,) * 20), "timeout", "not finished after 1.2 s", 6),
     ],
 )
 def test_failures(answer: Answer, kind: str, said: str, tokens: int) -> None:

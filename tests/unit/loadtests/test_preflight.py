@@ -53,7 +53,7 @@ def test_a_server_without_a_list_needs_a_name(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_wrong_key(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=f"{status}, a key is needed or wrong"):
+    with pytest.raises(ConfigError, match=f"{status}, the key is missing or wrong"):
         look(monkeypatch, {"/v1/models": (status, None)})
 
 

@@ -53,9 +53,7 @@ def test_broken_lines_are_an_error_or_counted(schema: str, tmp_path: Path) -> No
     file = tmp_path / "trace"
     file.write_text(BROKEN[schema])
     second = 2 if schema == "mooncake" else 3
-    with pytest.raises(
-        TraceError, match=rf"trace: 3 broken lines: line {second}: .*leaves them out"
-    ):
+    with pytest.raises(TraceError, match=rf"trace: 3 broken lines: line {second}: .*skips them"):
         read_trace(file)
     trace = read_trace(file, skip_broken=True)
     assert (len(trace.requests), trace.broken_lines) == (1, 3)
