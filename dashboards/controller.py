@@ -1,4 +1,4 @@
-"""*JetSpec: controller*: what it decides and whether it can. No I/O."""
+"""*JetSpec: controller*: what it decides and whether its decisions take effect. No I/O."""
 
 from __future__ import annotations
 

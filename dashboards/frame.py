@@ -1,4 +1,4 @@
-"""What dashboards have in common: identity, links, time range, variables, marks. No I/O."""
+"""The common parts of dashboards: identity, links, time range, variables, marks. No I/O."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def states(
     span: int = 12,
     height: int = 6,
 ) -> Any:
-    """A band a series, coloured by its value; `names` says what each value means."""
+    """One band per series, coloured by its value; `names` says what each value means."""
     panel = described(statetimeline.Panel(), title, text, "short", span, height)
     panel = with_queries(panel, queries, "range")
     return panel.merge_values(True).mappings([meanings(names)])

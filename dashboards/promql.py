@@ -16,7 +16,7 @@ from dashboards.sglang_series import METRICS as SGLANG
 from jetspec_sglang.metric_list import Metric
 
 REPLICAS = ("replica", "prometheus", "prometheus_replica", "receive_replica")
-"""Labels that tell the copies of a replicated Prometheus apart."""
+"""Labels that distinguish the copies of a replicated Prometheus."""
 
 RANKS = ("tp_rank", "pp_rank", "moe_ep_rank")
 """Labels of ranks that repeat the numbers of their data-parallel rank; recorded series have none."""

@@ -1,4 +1,4 @@
-"""*JetSpec: TPS versus budget*: what each budget yields, at which load, and what it costs. No I/O."""
+"""*JetSpec: TPS versus budget*: the speed of each budget, at which load, and its cost. No I/O."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What an operator applies: Prometheus, Grafana, containers, and a stack without containers."""
+"""Files for operators: Prometheus, Grafana, containers, and a stack without containers."""

@@ -1,7 +1,7 @@
 """`JetSpecAlgorithm`: JETSPEC as SGLang's algorithm registry sees it.
 
-Answers SGLang's questions about the algorithm and checks the server's arguments at start-up:
-whatever cannot work is refused there, with the flag, its value and what is allowed.
+It answers SGLang's questions about the algorithm and checks the server's arguments at start-up. It
+refuses what cannot work, and names the flag, its value and what is allowed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class JetSpecAlgorithm(CustomSpecAlgo):
         )
 
     def handle_server_args(self, server_args: ServerArgs) -> None:
-        """Fill in what the operator left open. Steps stay 1: the reservation is B's alone."""
+        """Fill in the arguments that the operator did not set. Steps stay 1, because the
+        reservation depends only on B."""
         server_args.speculative_num_steps = 1
         if server_args.speculative_eagle_topk is None:
             server_args.speculative_eagle_topk = DEFAULT_WIDTH

@@ -1,4 +1,4 @@
-"""`BudgetState`: which budget the next round runs at, and what may change it.
+"""`BudgetState`: the budget of the next round, and the changes that are allowed.
 
 Pure state, no I/O and no SGLang: the worker asks it for the running batch's budget when it
 prepares a round; the control hook changes it between rounds. A refused change changes
@@ -161,7 +161,7 @@ def _threshold(key: str) -> int:
 
 
 def _short(value: Any) -> str:
-    """repr of a refused value, cut where it would fill a log."""
+    """repr of a refused value, shortened for the log."""
     try:
         text = repr(value)
     except ValueError:  # an integer of more digits than Python prints

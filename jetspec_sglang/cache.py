@@ -1,4 +1,4 @@
-"""Where files that can be made again are kept: `JETSPEC_CACHE`, or ~/.cache/jetspec. No I/O."""
+"""The folder of files that can be made again: `JETSPEC_CACHE`, or ~/.cache/jetspec. No I/O."""
 
 import os
 from pathlib import Path

@@ -1,8 +1,8 @@
 """`calibrate`: seconds of a round by rows, measured once at start-up on dummy requests.
 
-Seeds the round-cost curve, so that a controller knows what a budget costs before the first
-request. Every row reads and writes the KV pools' padding slot, which no request ever owns.
-The time it may take is bounded; the sizes that did not fit stay unknown until served.
+Seeds the round-cost curve, so that a controller knows what a budget costs before the first request.
+Every row reads and writes the padding slot of the KV pools, which no request owns. The time is
+bounded. Sizes that do not fit into it stay unknown until requests use them.
 """
 
 from __future__ import annotations

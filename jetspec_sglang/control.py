@@ -1,8 +1,8 @@
 """Runtime control through SGLang's own `/set_internal_state` and `/server_info`.
 
-Two hooks on the scheduler, registered by the plugin. Both run between steps in the scheduler's
-loop, so a change takes effect when the next round is prepared and on every TP rank at once.
-A body is applied whole or not at all.
+The plugin registers two hooks on the scheduler. Both run between steps of the scheduler's loop. So
+a change takes effect when the next round is prepared, on every TP rank at the same time. A body is
+applied completely or not at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Engine`: everything a worker holds for its whole life, built and checked once.
+"""`Engine`: the objects that a worker keeps for its whole life, built and checked once.
 
 `build_engine` reads the head's folder, loads it through SGLang and refuses, with one line,
 what would otherwise be slow, wrong or a crash later: a head made for another target, missing

@@ -1,4 +1,5 @@
-"""Ends a request at the token where plain decoding would end it, however many a round commits.
+"""Ends a request at the token where plain decoding would end it, even if a round commits more
+tokens.
 
 SGLang's finish check was written for one token a step. Given a run of tokens it prefers the stop
 string that is listed first to the one that is complete first, and a stop string to a stop token

@@ -1,7 +1,7 @@
-"""Keeps the server's keys out of what it shows: `/server_info`, the ranks' read-back, its log.
+"""Hides the server's keys in `/server_info`, in the read-back of the ranks and in its log.
 
-SGLang answers `/server_info` with all of its arguments, `admin_api_key` among them, to anyone who
-may use the API; the admin key would then protect nothing. Hooks only; no I/O.
+SGLang answers `/server_info` with all of its arguments, including `admin_api_key`, to every user of
+the API. The admin key would then protect nothing. Hooks only; no I/O.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The `jetspec_` series as data: name, kind, labels, help. No I/O, no imports of weight.
 
 `metrics` creates its series from this list and the dashboards check their queries against it, so
-a name exists in one place. Names and labels are a contract: dashboards, alerts and the controller
-are built on them. SGLang's own labels (`model_name`, `tp_rank`, `dp_rank`, ...) come on top.
+each name exists in one place only. Names and labels are a contract: dashboards, alerts and the
+controller are built on them. SGLang's own labels (`model_name`, `tp_rank`, `dp_rank`, ...) come on
+top.
 """
 
 from __future__ import annotations

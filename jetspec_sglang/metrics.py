@@ -1,8 +1,8 @@
 """`EngineMetrics`: the `jetspec_` series on SGLang's own `/metrics`.
 
 Created in the scheduler process when SGLang creates its metrics collector (so only with
-`--enable-metrics`, and only on the rank that reports), with SGLang's labels. What there is to
-export stands in `metric_list`.
+`--enable-metrics`, and only on the rank that reports), with SGLang's labels. `metric_list` lists
+the metrics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SGLang's plugin entry point: registers the algorithm, the host's attention and the hooks.
 
-SGLang logs and swallows an exception raised here, and then starts without us; so `register`
-marks its success in `REGISTERED`, and the worker refuses to be built without it.
+If an exception is raised here, SGLang only logs it and starts without the plugin. So `register`
+records its success in `REGISTERED`, and the worker refuses to start without it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How many CPUs this process may use: its affinity and the quota of its container.
+"""The number of CPUs that this process may use: its affinity and the quota of its container.
 
 Contract: reads files below /sys/fs/cgroup and /proc; sets nothing but `OMP_NUM_THREADS` where
-`fit_threads` is asked to. OpenMP's threads wait for each other, so more threads than the quota
-pays for make every kernel many times slower.
+`fit_threads` is asked to. OpenMP's threads wait for each other, so with more threads than the quota
+allows, every kernel becomes many times slower.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Refuses requests that would end the server's scheduler, or be answered as something else.
+"""Refuses requests that would stop the server's scheduler or get a wrong answer.
 
-SGLang 0.5.23 leaves some of a request unchecked that fails inside the model's forward pass, the
-sampler or the logits processor, which no request survives: an empty prompt, token ids outside the
-vocabulary, numbers that no tensor holds. Images for a model of text it ignores. The check runs in
-the process that tokenises, where a ValueError becomes HTTP 400.
+SGLang 0.5.23 does not check some values that later fail in the model's forward pass, the sampler or
+the logits processor. Such a failure ends all requests. The values are an empty prompt, token ids
+outside the vocabulary, and numbers too large for a tensor. SGLang also ignores images for a text
+model. The check runs in the process that tokenises, where a ValueError becomes HTTP 400.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ LARGEST_TOP_K = 2**31 - 1
 """SGLang's sampler keeps top_k in int32."""
 LARGEST_BIAS = 1e9
 SMALLEST_REPETITION_PENALTY = 0.01
-"""Within these, logits stay finite at SGLang's lowest temperature (1e-6); sampling ends at NaN."""
+"""Within these limits, logits stay finite at SGLang's lowest temperature (1e-6). With NaN, sampling
+fails."""
 
 
 def validate(original: Callable[..., None], manager: Any, obj: Any, input_ids: Any) -> None:
@@ -74,7 +75,7 @@ def check_sampling(parameters: dict[str, Any], vocab_size: int) -> None:
 
 
 def check_stops(parameters: dict[str, Any]) -> None:
-    """ValueError for a stop string that every text contains, or a pattern that is none."""
+    """ValueError for an empty stop string, or for an invalid pattern."""
     for field in ("stop", "stop_regex"):
         given = parameters.get(field)
         for stop in [given] if isinstance(given, str) else given or ():

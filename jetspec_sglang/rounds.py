@@ -1,4 +1,4 @@
-"""`Round`: what one round did and how long each phase took; `RoundCost`: seconds by rows."""
+"""`Round`: the result of one round and the time of each phase; `RoundCost`: seconds by rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RoundCost:
         self.seconds.setdefault(rows_bucket(rows), seconds)
 
     def update(self, rows: int, seconds: float) -> tuple[int, float]:
-        """Fold one round in; returns the bucket and its new average."""
+        """Add one round. Returns the bucket and its new average."""
         bucket = rows_bucket(rows)
         before = self.seconds.get(bucket, seconds)
         self.seconds[bucket] = before + COST_WEIGHT * (seconds - before)

@@ -1,4 +1,4 @@
-"""`Settings`: what an operator can set beyond SGLang's own flags.
+"""`Settings`: what an operator can set in addition to SGLang's own flags.
 
 One JSON object in the environment variable `JETSPEC_SETTINGS`, for example
 `{"budget": 32, "table": {"8": 16}}`. An unknown key, a wrong type or a value out of range is

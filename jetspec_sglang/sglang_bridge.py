@@ -1,9 +1,9 @@
-"""The one place that touches private or volatile names of SGLang.
+"""The only module that uses private or unstable names of SGLang.
 
-Checked against SGLang 0.5.23. `require_checked_version` fails loudly on another release, and
+Checked against SGLang 0.5.23. `require_checked_version` refuses every other release, and
 `tests/unit/test_sglang_bridge.py` checks the signatures used here against the installed one.
-Everything public enough (registries, hooks, `BaseSpecWorker`, result fields) is imported where
-it is used.
+Everything public enough (registries, hooks, `BaseSpecWorker`, result fields) is imported where it
+is used.
 """
 
 from __future__ import annotations

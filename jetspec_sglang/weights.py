@@ -1,10 +1,10 @@
-"""Refuses to change or release the weights of a running server that keeps copies of them.
+"""Refuses to change or release the weights of a running server, because it keeps copies of them.
 
 The host platform packs every weight at the start, and JETSPEC scores drafts with rows of the
-target's output matrix: weights changed underneath would leave those copies behind, and SGLang's
-update of an algorithm's draft weights ends the scheduler. The weight checker's `reset_tensors`
-overwrites weights too; its other actions only read. The answer is SGLang's own, with `success`
-false and HTTP 400.
+target's output matrix: a change of the weights would not change these copies, and SGLang's update
+of an algorithm's draft weights stops the scheduler. The weight checker's `reset_tensors` overwrites
+weights too; its other actions only read. The answer is SGLang's own, with `success` false and HTTP
+400.
 """
 
 from __future__ import annotations

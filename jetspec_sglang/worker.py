@@ -1,9 +1,9 @@
 """`JetSpecWorker`: one round of draft, tree, verify and commit inside SGLang's scheduler.
 
-Contract: built by SGLang next to the target's worker; `forward_batch_generation` serves
-prefill and decode batches on the spec-v2 schema. Requests carry nothing here: everything that
-belongs to one lives in the batch's `DraftState` and in the KV pools, so retraction, abort and
-prefix caching need no bookkeeping of their own.
+Contract: built by SGLang next to the target's worker; `forward_batch_generation` serves prefill and
+decode batches on the spec-v2 schema. The worker keeps no state per request. All such state is in
+the batch's `DraftState` and in the KV pools. So retraction, abort and prefix caching need no extra
+code.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class JetSpecWorker(BaseSpecWorker):
     # -- budget -------------------------------------------------------------------------
 
     def apply_plan(self, plan: BudgetPlan) -> None:
-        """Put a validated budget plan in force from the next round on."""
+        """Use a validated budget plan from the next round on."""
         if self.budgets.apply(plan):
             logger.info("budget plan: %d, table %s", plan.uniform, dict(plan.table))
             metrics = engine_metrics()
@@ -112,7 +112,7 @@ class JetSpecWorker(BaseSpecWorker):
         }
 
     def plan_round(self, batch: ScheduleBatch) -> int:
-        """Latch the round's budget and reserve its slots; see `RoundPlanner`."""
+        """Fix the round's budget and reserve its slots; see `RoundPlanner`."""
         batch.maybe_evict_swa()
         budget = self.budgets.for_batch(batch.batch_size())
         if budget != self.speculative_num_draft_tokens:

@@ -1,5 +1,5 @@
 """Load tests of OpenAI-compatible servers with Locust, and the reports they write.
 
-Everything but `locustfile`, `client` and `node` is free of Locust and of gevent, so that tests and
-other commands can use the arithmetic.
+Only `locustfile`, `client` and `node` import Locust and gevent. So tests and other commands can use
+the rest.
 """

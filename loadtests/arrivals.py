@@ -1,6 +1,6 @@
 """When each request is due: the schedule of an open loop.
 
-Contract: pure but for `schedule`, which reads the trace of `--arrivals trace`. The same
+Contract: pure except `schedule`, which reads the trace of `--arrivals trace`. The same
 configuration gives the same schedule on every machine. Workers take every n-th arrival of it, so
 that together they send what one worker alone would send.
 """
@@ -30,7 +30,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Arrivals in order, and how many lines of the trace were left out as broken."""
+    """Arrivals in order, and the number of broken trace lines that were skipped."""
 
     arrivals: tuple[Arrival, ...]
     broken_lines: int = 0

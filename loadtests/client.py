@@ -31,7 +31,7 @@ class _CutError(Exception):
 
 
 class _StalledError(Exception):
-    """Nothing came for too long after the first token."""
+    """No data arrived for too long after the first token."""
 
 
 class _GivenUpError(Exception):
@@ -86,7 +86,7 @@ def ask(
     clock: Callable[[], float],
     cut_after: float | None = None,
 ) -> None:
-    """Send, read, and fill `record`; `cut_after`: hang up after so many seconds."""
+    """Send, read, and fill `record`. `cut_after`: hang up after this many seconds."""
     reader = StreamReader(record, keep_text=config.keep_text)
     record.prompt = prompt if config.keep_text else ""
     client = HTTPClient.from_url(

@@ -26,7 +26,7 @@ class ConfigError(ValueError):
 
 
 class LoadConfig(BaseModel):
-    """What is sent, when, and how the result is judged. Descriptions are the options' help."""
+    """What is sent, when, and how the result is judged. Field descriptions are the help texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

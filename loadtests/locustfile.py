@@ -2,8 +2,8 @@
 
     locust -f loadtests/locustfile.py --headless --host http://127.0.0.1:30000 --rate 4
 
-Open loop (the default): one source a process sends every request at its own time, whether or not
-earlier ones were answered. Closed loop: `--arrivals closed --users 8`. See docs/loadtests.md.
+Open loop (the default): one source per process sends every request at its own time, even if earlier
+ones were not answered yet. Closed loop: `--arrivals closed --users 8`. See docs/loadtests.md.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _planned(environment: Any) -> tuple[LoadConfig, Any]:
 
 
 def _users(environment: Any) -> int:
-    """Sources: one a process; clients of a closed loop: --users."""
+    """Sources: one per process. Clients of a closed loop: --users."""
     if environment.parsed_options.arrivals != "closed":
         runner = environment.runner
         return max(1, runner.worker_count) if isinstance(runner, MasterRunner) else 1

@@ -1,6 +1,6 @@
-"""Looks at a server before it is loaded: does it answer, does it have the model, is it SGLang?
+"""Checks a server before the load: does it answer, does it have the model, is it SGLang?
 
-Contract: what is wrong is a ConfigError of one line. I/O: HTTP GET, the file with the API key.
+Contract: every problem is a ConfigError of one line. I/O: HTTP GET, the file with the API key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is asked: prompts of a set in a seeded order, or prompts of a given length.
+"""The prompts: those of a set in a seeded order, or prompts of a given length.
 
 Contract: `Prompts.text(index, tokens)` is a pure function of its arguments once the set is loaded,
 so that every worker and every run of a seed asks the same. I/O: the file of the set.

@@ -1,7 +1,7 @@
-"""`Record`: what happened to one request, as it stands in `requests.jsonl`.
+"""`Record`: the result of one request, as in `requests.jsonl`.
 
 Contract: pure. Times are seconds after the start of the run. Latencies of an open loop count from
-the moment the request was due, so that a late client cannot flatter the server.
+the moment the request was due, so that a late client does not make the server look faster.
 """
 
 from __future__ import annotations
@@ -105,5 +105,5 @@ class Record:
 
 
 def lost(index: int, due: float, why: str) -> Record:
-    """A request that was due and of which nothing is known."""
+    """A request that was due but was never reported."""
     return Record(index, due, sent=due, end=due, error_kind="lost", error=why)

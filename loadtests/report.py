@@ -1,4 +1,4 @@
-"""What a run leaves behind: `requests.jsonl`, `server.jsonl`, `summary.json`, `report.html`, `.png`.
+"""The files of a run: `requests.jsonl`, `server.jsonl`, `summary.json`, `report.html`, `.png`.
 
 `python -m loadtests.report DIR... --out DIR` puts finished runs together: a CSV with a row for each
 run, and plots of speed and latency against the request rate. I/O: these files, git.
@@ -67,7 +67,7 @@ def text(summary: Mapping[str, Any]) -> str:
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
-    """What a reader must know before using the figures."""
+    """Warnings that a reader must know before using the figures."""
     lines = []
     if summary["failures_by_kind"]:
         kinds = ", ".join(f"{kind} {n}" for kind, n in summary["failures_by_kind"].items())

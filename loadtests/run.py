@@ -1,4 +1,4 @@
-"""`Run`: one load test as the process that leads it sees it, from the first arrival to the report.
+"""`Run`: one load test in the leading process, from the first arrival to the report.
 
 Contract: `add` takes the records of all workers; `finish` writes the report once and returns the
 exit status. I/O: the server's `/metrics` or a Prometheus, and the report's folder.
@@ -69,7 +69,7 @@ class Run:
         self.records.append(record)
 
     def over(self) -> bool:
-        """Everything was answered, or waiting for it takes too long."""
+        """Whether everything was answered, or the wait for answers took too long."""
         now = self.clock()
         if now > self.last_arrival + self.config.drain_timeout:
             return True
@@ -80,7 +80,7 @@ class Run:
         return len(self.records) >= len(self.schedule.arrivals)
 
     def look(self) -> None:
-        """Add one sample of the server's own figures. A failed look is left out."""
+        """Add one sample of the server's own figures. A failed read is left out."""
         base = self.host.rstrip("/").removesuffix("/v1")
         try:
             with urllib.request.urlopen(f"{base}/metrics", timeout=5) as answer:

@@ -65,7 +65,8 @@ class StreamReader:
         record.status = "ok"
 
     def close(self) -> None:
-        """Settle what came, whole or not: the text, and token counts of chunks that had none."""
+        """Complete the record of what arrived: the text, and token counts of chunks without
+        counts."""
         self.record.text = "".join(self._parts)
         if not self.record.counted:
             _spread(self.record)

@@ -1,4 +1,4 @@
-"""Many runs side by side: a CSV row a run, a plot against the request rate, one HTML page.
+"""Compares runs: a CSV row per run, a plot against the request rate, one HTML page.
 
 Contract: finds `summary.json` under the given folders; runs are grouped by their label and rate.
 Rejected runs stand in the CSV and are left out of the plot and the page's table.

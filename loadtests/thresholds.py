@@ -1,4 +1,4 @@
-"""Limits on the figures of a summary: `p99_ttft_ms<=500`. Pure."""
+"""Limits on the figures of a summary, such as `p99_ttft_ms<=500`. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parse_threshold(text: str) -> Threshold:
 
 
 def broken(thresholds: Sequence[Threshold], summary: Mapping[str, Any]) -> list[str]:
-    """One line for each limit that is not met. A figure that was not measured meets none."""
+    """One line for each limit that is not met. A figure that was not measured meets no limit."""
     lines = []
     for one in thresholds:
         value = summary.get(one.metric)

@@ -67,7 +67,7 @@ def cache_dir() -> Path:
 
 
 def install(root: Path, cache: Path) -> Path:
-    """Make both layers where missing; return the clone's interpreter."""
+    """Create missing layers. Returns the clone's interpreter."""
     wanted = requirements(root)
     constraints = root / "constraints.txt"
     shared = cache / f"venv-{environment_key(wanted, constraints.read_text())}"
@@ -155,7 +155,7 @@ def require_debian_packages(missing: list[str]) -> None:
 
 
 def make_shared(folder: Path, wanted: list[str], constraints: Path) -> None:
-    """A virtual environment with every dependency. A half-made one from before is removed."""
+    """A virtual environment with every dependency. An incomplete one is removed first."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder.parent).free
@@ -220,7 +220,7 @@ def is_complete(venv: Path, content: str) -> bool:
 
 @contextlib.contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Hold an exclusive lock; say so when another install holds it."""
+    """Take an exclusive lock. Print a line if another install has it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lock:
         try:

@@ -1,8 +1,9 @@
-"""Who changed what, and when: one JSON object a line, from a fixed catalogue of events.
+"""The audit log: who changed what, and when. One JSON object per line; the kinds of events are
+fixed.
 
-Apart from the program's log, so that it can be kept longer and read by machines. Writes to a file
-that is rotated, or to standard output. A line that cannot be written is counted and reported,
-and never stops control.
+It is separate from the program's log, so that it can be kept longer and read by machines. It writes
+to a rotated file or to standard output. A line that cannot be written is counted and reported. It
+never stops control.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from .settings import AuditSettings
 
 logger = logging.getLogger(__name__)
 SYSTEM = "controller"
-"""The actor of everything no person asked for."""
+"""The actor of every event that no person caused."""
 
 
 class Event(StrEnum):
-    """Every event there is. Fields beyond `at`, `event` and `actor` stand behind each."""
+    """All events. The comment after each one names its fields besides `at`, `event` and `actor`."""
 
     STARTED = "started"  # version, config
     STOPPED = "stopped"  # on_shutdown
@@ -75,7 +76,8 @@ class AuditLog:
 
 
 class _LossCounter(logging.Handler):
-    """Counts lines that could not be written, and says so once until one can."""
+    """Counts lines that could not be written. Logs the problem once, until a line is written
+    again."""
 
     metrics: ControllerMetrics
     losing = False

@@ -1,7 +1,8 @@
 """The console script `jetspec-controller`: run, check-config, simulate, replay, explain,
 pin, unpin, pause, resume.
 
-Exit status: 0 well, 1 a failure while running, 2 a mistake in what was asked for, 130 interrupted.
+Exit status: 0 for success, 1 for a failure while running, 2 for invalid arguments, 130 if
+interrupted.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def flags(options: argparse.Namespace) -> dict[str, Any]:
-    """The flags that were given, nested like the settings they set."""
+    """The given flags, nested like the settings."""
     nested: dict[str, Any] = {}
     if options.target:
         nested["targets"] = options.target

@@ -1,7 +1,8 @@
-"""`jetspec-controller pin|unpin|pause|resume`: what the page does, from a shell. Does network I/O.
+"""`jetspec-controller pin|unpin|pause|resume`: the actions of the page, from a shell. Does network
+I/O.
 
-The token comes from a token file or `JETSPEC_CONTROLLER_TOKEN`; without either none is sent, which a
-controller started with `--insecure` accepts.
+The token comes from a token file or `JETSPEC_CONTROLLER_TOKEN`; without either, no token is sent. A
+controller with `--insecure` accepts that.
 """
 
 from __future__ import annotations

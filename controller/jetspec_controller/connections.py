@@ -1,7 +1,7 @@
-"""How to reach something: address, credentials, TLS. Reads secret files, nothing else.
+"""How to reach a service: address, credentials, TLS. Reads secret files and does no other I/O.
 
-Secrets come from a file or an environment variable, never from the configuration's own text, and
-are read at each use, so that a rotated file takes effect without a reload.
+Secrets come from a file or an environment variable, never from the text of the configuration. They
+are read at each use, so a rotated file takes effect without a reload.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HeaderValue = Annotated[str, Field(pattern=r"^[\x20-\x7e\t]*$")]
 
 
 class Secret(Section):
-    """Where a secret lies: exactly one of a file (its first line) or an environment variable."""
+    """Where a secret is: exactly one of a file (its first line) or an environment variable."""
 
     file: Path | None = None
     env: str | None = None

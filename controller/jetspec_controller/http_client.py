@@ -1,8 +1,8 @@
-"""HTTP calls with one deadline, one size limit, and every failure named. Does network I/O.
+"""HTTP calls with a deadline, a size limit, and a named fault for every failure. Does network I/O.
 
 A call either returns a `Reply` with a 2xx status or raises `FetchError`, whose `fault` is one of
-the core's faults. The deadline covers the whole call, so a peer that trickles bytes cannot hold
-it open. Redirects are not followed: a credential must not travel to a host nobody configured.
+the core's faults. The deadline covers the whole call, so a peer that sends bytes slowly cannot keep
+it open. Redirects are not followed: a credential must not go to a host that is not configured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROBLEM = "application/problem+json"
 
 
 class FetchError(Exception):
-    """A call that gave nothing usable; `detail` is for a person and holds no credential."""
+    """A call without a usable result; `detail` is for people and contains no credential."""
 
     def __init__(self, fault: Fault, detail: str, status: int | None = None) -> None:
         super().__init__(f"{fault}: {detail}")

@@ -16,7 +16,7 @@ class KubernetesUnavailableError(RuntimeError):
 
 
 def preload() -> None:
-    """Import the client now: it is large, and importing it later would hold up the event loop.
+    """Import the client now. It is large, and a later import would block the event loop.
 
     Raises KubernetesUnavailableError.
     """

@@ -1,8 +1,8 @@
-"""The control loop: read, decide, apply, for every server, once an interval.
+"""The control loop: in each interval, read, decide and apply for every server.
 
-The only place where sources, the core, the actuator and the state file meet. A tick is bounded: it
-waits for control calls only so long and leaves the rest to finish behind it, so one hung server
-delays no other. Does no I/O of its own; what it calls does.
+The only place where sources, the core, the actuator and the state file meet. The time of a tick is
+bounded: it waits for control calls for a limited time, and lets the others finish later. So one
+server that hangs does not delay the others. It does no I/O itself; the parts that it calls do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ PATIENCE = 0.5
 
 
 class ControlLoop:
-    """One loop for all servers. `fleet` is what it knows, by target id; `last_tick` is the
-    monotonic time of the last tick's end; `observed` says whether any server ever was.
+    """One loop for all servers. `fleet` is its knowledge by target id. `last_tick` is the monotonic
+    time when the last tick ended. `observed` says whether any server was ever read.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ControlLoop:
         self._ticking = asyncio.Lock()
 
     async def run(self) -> None:
-        """Tick until cancelled. A tick that fails is logged and the next one tried."""
+        """Tick until cancelled. A failed tick is logged, and the loop continues."""
         due = time.monotonic()
         while True:
             started = time.monotonic()
@@ -105,8 +105,8 @@ class ControlLoop:
         self.metrics.loop_duration_seconds.observe(time.monotonic() - started)
 
     def policy(self, target: Target) -> tuple[PolicyConfig, str]:
-        """The policy in force for a server, and the mode's name: the governor's, or what overrides
-        it (`paused`, `pinned`).
+        """The policy in force for a server, and the name of its mode: the governor, or what
+        overrides it (`paused`, `pinned`).
         """
         policy = policy_for(self.settings.policy, target.policy)
         pin = self.state.pins.get(target.id)
@@ -120,7 +120,7 @@ class ControlLoop:
         return policy, policy.governor
 
     async def use(self, parts: Parts) -> None:
-        """Go on with other parts between two ticks; what is known of the servers is kept."""
+        """Continue with other parts between two ticks. The knowledge about the servers is kept."""
         async with self._ticking:
             await self._drain()
             self.settings = parts.settings
@@ -129,13 +129,13 @@ class ControlLoop:
             self.actuator = parts.actuator
 
     async def stop(self, *, restore: bool) -> None:
-        """End what is under way; with `restore` give servers their launch budgets back."""
+        """End running calls. With `restore`, give servers their launch budgets back."""
         await self._drain()
         if restore:
             await asyncio.gather(*map(self._restore, self.fleet.values()))
 
     async def _drain(self) -> None:
-        """Let control calls under way end, cut those that do not."""
+        """Wait for running control calls, and cancel those that do not end."""
         tasks = [
             task
             for tracked in self.fleet.values()
@@ -193,7 +193,7 @@ class ControlLoop:
     def _decide(
         self, tracked: Tracked, observation: TargetObservation, now: float
     ) -> list[asyncio.Task[None]]:
-        """Decide for one server and start what follows; the call that was started, if any."""
+        """Decide for one server and start its control call, if any. Returns this call."""
         policy, mode = self.policy(tracked.target)
         steered = policy.governor not in (Governor.OFF, Governor.ADVISORY)
         if tracked.take_read(now, steered=steered):

@@ -1,7 +1,7 @@
 """The controller's own metrics as data: name, kind, labels, help. No I/O.
 
-`metrics` creates them from this list and the dashboards check their queries against it, so a name
-exists in one place.
+`metrics` creates them from this list and the dashboards check their queries against it, so each
+name exists in one place only.
 """
 
 from __future__ import annotations

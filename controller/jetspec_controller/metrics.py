@@ -1,7 +1,7 @@
-"""The controller's own Prometheus metrics, one registry an instance. No I/O.
+"""The controller's own Prometheus metrics, one registry per instance. No I/O.
 
-What there is to export stands in `metric_list`. Series of a server that is no longer a target are
-removed, so their number is bounded by the targets of the moment.
+`metric_list` lists the metrics. Series of a server that is no longer a target are removed, so the
+current number of targets bounds the number of series.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a configuration turns into: clients, discovery, source, actuator. Opens connections pools.
+"""The parts that a configuration creates: clients, discovery, source, actuator. Opens connections
+pools.
 
 Built anew on a reload and swapped as a whole, so that a configuration is in force completely or
 not at all.

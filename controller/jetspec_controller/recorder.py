@@ -1,4 +1,4 @@
-"""Observations as JSON lines, to replay decisions from. Appends to and reads from a file."""
+"""Observations as JSON lines, for the replay of decisions. Appends to a file and reads it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What `decide` was given for one server at one tick, its carried state aside."""
+    """The input of `decide` for one server at one tick, without the carried state."""
 
     now: float
     policy: PolicyConfig
@@ -28,7 +28,7 @@ _ADAPTER = TypeAdapter(Recorded)
 
 
 class Recorder:
-    """Writes one line a decision. A failing disk ends the recording, not the control."""
+    """Writes one line per decision. If the disk fails, the recording ends but control continues."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError if the file cannot be opened."""

@@ -1,5 +1,5 @@
-"""`jetspec-controller replay`: the same decisions from recorded observations, or other ones under
-another policy. Reads the recording.
+"""`jetspec-controller replay`: decide again from recorded observations, with the same policy or
+another one. Reads the recording.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .settings import explain, policy_for
 def replay(
     recording: Path, overrides: Mapping[str, Any], *, target: str | None = None
 ) -> Iterator[str]:
-    """One line a decision. Raises ValueError for a bad line or policy key, or OSError."""
+    """One line per decision. Raises ValueError for a bad line or policy key, or OSError."""
     states: dict[str, TargetState] = {}
     for recorded in read(recording):
         name = recorded.observation.target

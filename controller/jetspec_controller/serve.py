@@ -1,4 +1,4 @@
-"""`jetspec-controller run`: the service, its HTTP server, signals, an orderly end.
+"""`jetspec-controller run`: the service, its HTTP server, signals and an orderly shutdown.
 
 SIGTERM and SIGINT stop it, SIGHUP reloads the configuration. Does all the I/O of the process.
 """
@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn with the signals left to us: servers' budgets are restored after it has stopped."""
+    """uvicorn without its own signal handling, because servers' budgets are restored after it has
+    stopped."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -77,7 +78,8 @@ async def serve(settings: Settings, config_path: Path | None, flags: Mapping[str
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bound before anything is controlled, so that a port in use ends the start. Raises OSError."""
+    """Opened before the controller changes any server, so that a port in use stops the start.
+    Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

@@ -1,8 +1,7 @@
-"""The running controller: its parts, its loop, and what people may ask of it. No HTTP here.
+"""The running controller: its parts, its loop, and the actions of people. No HTTP here.
 
-Starts and stops the loop, swaps the parts on a reload, and carries out pins and
-pauses. Every change a person makes goes to the state file first, then into force, then to the
-audit log.
+Starts and stops the loop, swaps the parts on a reload, and carries out pins and pauses. A change by
+a person first goes to the state file. Then it takes effect. Then it goes to the audit log.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ LIVE_S = 30.0
 
 
 class BudgetNotAllowedError(ValueError):
-    """A pin outside what the server can run or the policy allows."""
+    """A pin outside the range that the server and the policy allow."""
 
 
 class Service:
-    """`start` before use, `stop` after it; in between the methods may be called at any time.
-    `looping` runs until `stop`; if it ends by itself it has failed.
+    """`start` before use, `stop` after it; between them, all methods may be called at any time.
+    `looping` runs until `stop`. If it ends earlier, it has failed.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether any server has been observed well, ever."""
+        """Whether any server has been read successfully since the start."""
         return self.loop.observed
 
     def tracked(self, target_id: str) -> Tracked | None:

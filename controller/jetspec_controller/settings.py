@@ -37,7 +37,7 @@ TargetId = Annotated[str, Field(pattern=TARGET_ID)]
 
 
 class SettingsError(ValueError):
-    """The configuration cannot be used; the message has one line a mistake."""
+    """The configuration is invalid; the message has one line per mistake."""
 
 
 class TargetSettings(Section):
@@ -156,7 +156,7 @@ class StateSettings(Section):
 
 
 class AuditSettings(Section):
-    """JSON lines; to standard output without a path."""
+    """JSON lines; without a path they go to standard output."""
 
     path: Path | None = None
     max_bytes: int = Field(50_000_000, ge=10_000)
@@ -230,7 +230,7 @@ class Settings(BaseSettings):
         return self
 
     def policy_keys(self, target_id: str) -> Mapping[str, Any]:
-        """The policy keys of a target that names none itself, by `target_policies`."""
+        """The policy keys from `target_policies` for a target without its own policy."""
         for pattern, keys in self.target_policies.items():
             # An id may hold brackets, which a pattern would take for a set of characters.
             if target_id == pattern or fnmatchcase(target_id, pattern):
@@ -248,7 +248,7 @@ RESTART_ONLY = ("api.host", "api.port", "api.history", "state", "audit", "record
 
 
 def in_force(wanted: Settings, running: Settings) -> tuple[Settings, tuple[str, ...]]:
-    """What a running controller can take of `wanted`, and the keys that it cannot."""
+    """The part of `wanted` that a running controller can use, and the keys that need a restart."""
     waiting = tuple(
         key for key in RESTART_ONLY if attrgetter(key)(wanted) != attrgetter(key)(running)
     )
@@ -288,7 +288,7 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
 
 
 def explain(error: ValidationError) -> str:
-    """One line a mistake: the field, what is allowed, what was given."""
+    """One line per mistake: the field, what is allowed, what was given."""
     lines = (f"{_place(part['loc'])}: {_problem(part)}" for part in error.errors())
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ from .tracked import Tracked
 
 
 def expect(metrics: ControllerMetrics, target: str) -> None:
-    """Start a server's counters at 0, so that a rate sees the first event."""
+    """Start a server's counters at 0, so that rates include the first event."""
     metrics.decision_errors_total.labels(target)
     metrics.drift_total.labels(target)
     metrics.applies_total.labels(target, Outcome.APPLIED)
@@ -24,7 +24,7 @@ def show(
     pin: Pin | None,
     breaker_level: int,
 ) -> None:
-    """Set and count everything that the last decision for a server says."""
+    """Update all metrics from the last decision for a server."""
     decision, observation = tracked.decision, tracked.observation
     assert decision is not None
     assert observation is not None

@@ -1,9 +1,10 @@
-"""What must survive a restart: pins, the pause, and the budgets servers had before control.
+"""State that must survive a restart: pins, the pause, and the budgets that servers had before
+control.
 
-One small SQLite file, written in transactions with full synchronisation, so that a crash or a
-power cut leaves the last committed state. A file that cannot be understood is set aside under
-another name and a new one begun: controlling with empty state is better than not at all. Does disk
-I/O; every statement touches a few rows.
+One small SQLite file, written in transactions with full synchronisation, so that a crash or a power
+cut leaves the last committed state. A file that cannot be read is renamed, and a new one is
+started: to control with empty state is better than not to control. Does disk I/O; every statement
+touches a few rows.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Pin:
 
 
 class StateFile:
-    """All reads come from memory; writes go to the file first, and to memory only if they held."""
+    """Reads come from memory. Writes go to the file first, and to memory only if they succeeded."""
 
     def __init__(self, path: Path, metrics: ControllerMetrics) -> None:
         """Raises OSError if there can be no file at that place."""
@@ -80,8 +81,8 @@ class StateFile:
         return self.pins.pop(target)
 
     def expire_pins(self, now: float) -> Iterator[Pin]:
-        """Pins whose time is up, removed. One that cannot be deleted from the file (it is expired
-        there too) still ends.
+        """Removes expired pins and returns them. A pin ends even if it cannot be deleted from the
+        file, because it is expired there, too.
         """
         for pin in [pin for pin in self.pins.values() if pin.expires_at <= now]:
             del self.pins[pin.target]
@@ -99,7 +100,8 @@ class StateFile:
         self.paused = paused
 
     def remember_launch(self, target: str, state: BudgetState) -> None:
-        """Keep what a server ran when it was first seen. Raises StateUnavailableError."""
+        """Store the budget that a server had when it was first seen. Raises
+        StateUnavailableError."""
         kept = {
             "budget": state.budget,
             "tiers": state.tiers,
@@ -112,7 +114,7 @@ class StateFile:
         self.launch[target] = state
 
     def forget_launch(self, target: str) -> None:
-        """Drop what is kept of a server that is gone; a failure only leaves a row behind."""
+        """Forget a server that is gone. If this fails, only a row stays in the file."""
         if self.launch.pop(target, None) is not None:
             try:
                 self._write("DELETE FROM launch WHERE target = ?", (target,))

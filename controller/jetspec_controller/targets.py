@@ -34,8 +34,8 @@ class Target:
     policy: Mapping[str, Any] = field(default_factory=dict)
 
     def headers(self, *, admin: bool = False) -> dict[str, str]:
-        """Bearer of a call; SGLang takes the admin key on control routes when it has one, and
-        the API key everywhere else. Raises ValueError if the secret cannot be read.
+        """The bearer token of a call. If SGLang has an admin key, control routes need it. All other
+        routes need the API key. Raises ValueError if the secret cannot be read.
         """
         key = self.admin_key if admin and self.admin_key is not None else self.api_key
         return {} if key is None else {"Authorization": f"Bearer {key.read()}"}

@@ -1,4 +1,4 @@
-"""What the controller holds of one server between ticks. No I/O."""
+"""The controller's state of one server between ticks. No I/O."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Tracked:
     contested: bool = False  # a second writer was seen of late
 
     def at_present(self, budget: int | None, table: Table) -> int | None:
-        """What a uniform budget and a table come to for the batch that runs now."""
+        """The budget for the batch that runs now, from a uniform budget and a table."""
         if not table:
             return budget
         running = self.observation.running_requests if self.observation is not None else None
@@ -131,7 +131,7 @@ class Tracked:
         return restarted
 
     def newly_contested(self, now: float) -> bool:
-        """Note whether there is a second writer; True when that is news."""
+        """Record whether there is a second writer. Returns True if this is new."""
         before = self.contested
         self.contested = self.writes.overwrites(now) >= SECOND_WRITER_AFTER
         return self.contested and not before

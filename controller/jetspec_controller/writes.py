@@ -19,7 +19,7 @@ SPAN_S = 600.0
 
 @dataclass(slots=True)
 class Writes:
-    """`plan` is what the server is known to run; None while that is not known for sure."""
+    """`plan` is the plan that the server runs; None while it is not certain."""
 
     plan: Table | None = None
     _overwritten_at: deque[float] = field(default_factory=lambda: deque(maxlen=64))

@@ -13,7 +13,7 @@ TIMEOUT_S = 30.0
 
 
 class PrometheusError(Exception):
-    """Prometheus is not there, is none, or refuses the query."""
+    """There is no Prometheus, it is another program, or it refuses the query."""
 
 
 @dataclass(frozen=True, slots=True)

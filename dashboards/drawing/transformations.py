@@ -1,7 +1,7 @@
 """Grafana's transformations, those that these dashboards use. Pure.
 
 Contract: `apply(frames, transformations)` runs them in order; one that is not known here is an
-UnknownTransformationError, so that no picture is silently another than Grafana's.
+UnknownTransformationError, so that no picture differs from Grafana's without a message.
 """
 
 import math

@@ -1,8 +1,8 @@
 """`python -m deploy.stack`: check everything, then become the supervisor of the whole stack.
 
-Contract: takes what `jetspec serve` takes, and the flags below. What is wrong is one line on
-stderr (exit status 1, 2 for the command line) before anything starts. Where Prometheus is not
-installed, one line says so and the rest runs. All ends at Ctrl-C, SIGTERM, or with the server.
+Contract: takes what `jetspec serve` takes, and the flags below. What is wrong is one line on stderr
+(exit status 1, 2 for the command line) before anything starts. Where Prometheus is not installed,
+one line says so and the rest runs. Everything stops at Ctrl-C, at SIGTERM, or when the server ends.
 I/O: the data folder, ports; execs.
 """
 
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def leave_a_core() -> int | None:
-    """On the host platform one core is for the other processes, unless OMP_NUM_THREADS is set.
+    """On the host platform, leave one core to the other processes, unless OMP_NUM_THREADS is set.
 
     OpenMP's threads wait for the one that lost its core, so a server that uses every core becomes many
     times slower whenever Prometheus or the controller runs. Returns the threads that it set.

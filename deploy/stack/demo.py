@@ -1,8 +1,8 @@
 """A little chat traffic, so that a newcomer sees numbers: `python -m deploy.stack.demo URL`.
 
 Contract: waits for the server, then keeps 1, 4, 8, 2 requests in flight, each for some seconds,
-over and over until it is stopped. Every other request streams. It measures nothing: for that there
-are `jetspec bench` and the load tests. I/O: HTTP to the server.
+over and over until it is stopped. Every other request streams. It measures nothing. To measure, use
+`jetspec bench` and the load tests. I/O: HTTP to the server.
 """
 
 import itertools

@@ -40,7 +40,7 @@ ABLATIONS: dict[str, Ablation] = {
     "seed1": Ablation({"seed": 1}),
     "seed1_bidirectional": Ablation({"seed": 1, "causal": False}, against="seed1"),
 }
-"""`seed1` has the recipe's own settings: its difference is what chance alone makes."""
+"""`seed1` has the settings of the recipe. Its difference shows the effect of chance."""
 
 
 def settings_of(name: str, recipe: TrainSettings, corpus: tuple[Path, ...]) -> TrainSettings:
@@ -54,7 +54,7 @@ def settings_of(name: str, recipe: TrainSettings, corpus: tuple[Path, ...]) -> T
 
 
 def table(results: Mapping[str, Mapping[str, SetResult]]) -> list[list[str]]:
-    """Header and one row a set and run: depth-1 accuracy, τ ± standard error, paired differences.
+    """Header and one row per set and run: depth-1 accuracy, τ ± standard error, paired differences.
 
     `results`: by set, then by run.
     """

@@ -1,7 +1,8 @@
-"""How many nodes of a draft tree the target's own continuation accepts, without running rounds.
+"""The number of draft-tree nodes that the target's own continuation accepts, without running
+rounds.
 
 Contract: pure. At temperature 0 the target's output does not depend on drafting, so one stored
-greedy answer tells what every round would accept; replaying the rounds over it is exact.
+greedy answer shows what every round would accept. A replay of the rounds over it is exact.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def path_ranks(tree: Tree, follows: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Tokens committed by how many rounds; they add up."""
+    """Committed tokens and the number of rounds. Values can be added."""
 
     tokens: int = 0
     rounds: int = 0

@@ -1,8 +1,8 @@
 """The host's attention kernel against torch's scaled_dot_product_attention.
 
 One request with SmolLM2's shape (9 query heads, 3 KV heads, dimension 64), a tree of `rows` nodes
-after `prefix` cached tokens in scattered slots. SDPA gets the tree as an additive mask; its K/V
-must first be gathered from the pool, so it is timed with and without that.
+after `prefix` cached tokens in scattered slots. SDPA gets the tree as an additive mask. Its K/V
+must first be gathered from the pool, so it is timed with and without the gather.
 """
 
 from __future__ import annotations

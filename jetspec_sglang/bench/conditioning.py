@@ -1,12 +1,12 @@
-"""What conditioning drafts on their own branch is worth: better scores, or a second pass.
+"""Measures the gain from drafts that depend on their branch: better scores, or a second pass.
 
-Every node of a released tree inherits the head's one distribution of its depth, whatever tokens
-lead to it. Here the same greedy answers are replayed with distributions that know more about a
-node's path: scores calibrated by depth, rank and off-argmax tokens (`calibration`), or a second
-pass of the head that holds the first nodes as real tokens (`second_pass`).
+In a released tree, every node uses the head's one distribution of its depth, whatever tokens lead
+to it. Here the same greedy answers are replayed with distributions that depend on a node's path:
+scores calibrated by depth, rank and off-argmax tokens (`calibration`), or a second pass of the head
+that holds the first nodes as real tokens (`second_pass`).
 
-Contract: offline, exact at temperature 0 like `offline`; a draft is a `Candidates`, which says
-what may follow any node. Nothing here serves.
+Contract: offline, exact at temperature 0 like `offline`; a draft is a `Candidates`, which says what
+may follow any node. The server does not use this module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a round costs on one machine, to turn τ into a simulated speed-up.
+"""The cost of a round on one machine, to convert τ into a simulated speed-up.
 
 Contract: a cost file is JSON `{"verify_seconds": {"1": 0.049, "16": 0.069, ...}, "draft_seconds":
 0.008}`, measured, not guessed: a server's `jetspec_round_cost_seconds` and draft phase. Rows
-between two measured sizes are interpolated; outside them nothing is claimed.
+between two measured sizes are interpolated; outside them there is no value.
 """
 
 from __future__ import annotations

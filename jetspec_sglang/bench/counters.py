@@ -1,4 +1,4 @@
-"""The engine's counters as a benchmark reads them: one scrape parsed, two scrapes subtracted.
+"""The engine's counters for benchmarks: parse one scrape, subtract two scrapes.
 
 Contract: pure. Series of several ranks or labels are summed; only `budget`, `phase` and `le` are
 kept apart. The names are those of `jetspec_sglang.metrics`.

@@ -1,8 +1,8 @@
-"""τ at smaller budgets, computed from one run at a large one and measured by itself.
+"""τ at smaller budgets: computed from one run at a large budget, and measured at each budget.
 
-Trees are nested, so the accepted nodes' ranks at budget B tell what every B' < B would have
-accepted at the anchors that run visited. A run at B' visits slightly different anchors; this
-benchmark shows how much that matters. Contract: `Point` is pure; `measure` talks to the server.
+Trees are nested. So the ranks of accepted nodes at budget B show what every B' < B would have
+accepted, at the anchors that this run visited. A run at B' visits slightly different anchors. This
+benchmark measures the effect. Contract: `Point` is pure; `measure` talks to the server.
 """
 
 from __future__ import annotations

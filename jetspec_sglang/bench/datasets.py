@@ -1,8 +1,8 @@
 """Prompts of the named evaluation and training sets, from local files or the hub.
 
 Contract: `load_prompts(name)` looks for `<name>.jsonl` in the data folders first (flag, then
-`JETSPEC_DATA`, then `<cache>/data`), and asks the hub only when it is told it may. A set that is
-nowhere is an error that lists every place looked at. `chat` is part of the package.
+`JETSPEC_DATA`, then `<cache>/data`), and asks the hub only if that is allowed. If a set is not
+found, the error lists all places. `chat` is part of the package.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Where a set comes from and how a row becomes the user's message.
+    """The origin of a set, and how a row becomes the user's message.
 
     `fields` are tried in order; `keep` picks the rows of the split when one file holds several.
     `answer` is the field of the authors' own answer, where they give one as text.

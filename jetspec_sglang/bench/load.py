@@ -1,7 +1,7 @@
-"""A closed loop of chat requests against one server, and what it measured.
+"""A closed loop of chat requests against one server, and its results.
 
-I/O: HTTP. Answers are not streamed, so that client and server spend nothing on chunks: with few
-cores that would be paid by plain decoding above all, which has the most of them.
+I/O: HTTP. Answers are not streamed, so that chunks cost nothing. With few cores, this cost would
+affect plain decoding most, because it has the most chunks.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def summed(seconds: float, answers: Sequence[dict[str, Any]]) -> Load:
 
 
 def warm_up(server: Server, prompts: Sequence[str], batch: int) -> None:
-    """Run `batch` short requests at once and forget them."""
+    """Run `batch` concurrent short requests and ignore their results."""
     repeated = [prompts[i % len(prompts)] for i in range(batch)]
     run_load(server, repeated, batch, WARM_UP_TOKENS)
     flush_cache(server)

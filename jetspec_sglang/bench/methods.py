@@ -1,8 +1,8 @@
 """Every drafting method of the paper's comparison on real servers, in one run and one table.
 
 Contract: `plan` and `table` are pure; `measure` talks to servers. Within a repeat each server runs
-all data sets and budgets; ratios are to plain decoding of the same repeat and set. A method that
-cannot run here is a row that says why.
+all data sets and budgets; ratios are to plain decoding of the same repeat and set. If a method
+cannot run here, its row says why.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def measure(
 
 
 def table(methods: Sequence[Method], samples: Sequence[Sample]) -> list[list[str]]:
-    """Header and one row a method and budget; per data set τ, tokens/s and ratio to plain."""
+    """Header and one row per method and budget; per data set τ, tokens/s and ratio to plain."""
     sets = list(dict.fromkeys(sample.data_set for sample in samples))
     plain = {
         (sample.repeat, sample.data_set): sample.load.speed

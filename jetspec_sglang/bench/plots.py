@@ -1,4 +1,4 @@
-"""Plots of offline results: τ by budget, and what the next node is worth. Writes PNG files."""
+"""Plots of offline results: τ by budget, and the gain from the next node. Writes PNG files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def marginal_gain(curve: Curve) -> dict[int, float]:
 
 
 def plot_curves(curves: Mapping[str, Mapping[str, Curve]], file: Path) -> None:
-    """One column a data set: τ above, marginal gain below; one line a label ("head, rule")."""
+    """One column per data set: τ above, marginal gain below; one line per label ("head, rule")."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,7 @@
-"""Where a round's time goes, as the server's own counters and the client's clock see it.
+"""The time of a round by part, from the server's own counters and the client's clock.
 
-Contract: `breakdown` is pure; `measure` talks to the server. What the counters do not hold (the
-scheduler, the detokenizer's and the client's share of the machine) is the wall time that is left.
+Contract: `breakdown` is pure; `measure` talks to the server. The remaining wall time is what the
+counters do not include: the scheduler, and the detokenizer's and the client's share of the machine.
 """
 
 from __future__ import annotations

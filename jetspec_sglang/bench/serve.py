@@ -1,8 +1,8 @@
 """Tokens per second of plain decoding, chains and trees, in one run on one machine.
 
 Contract: `schedule` and `summarise` are pure; `measure_all` talks to the servers. Inside a repeat
-the configurations rotate, so that a drift of the machine's speed hits all of them alike; ratios are
-taken within a repeat, against plain decoding of the same dtype and batch.
+the configurations rotate, so that a change of the machine's speed affects all of them equally.
+Ratios are computed within a repeat, against plain decoding of the same dtype and batch.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def summarise(samples: Sequence[Sample]) -> dict[tuple[Config, int], Result]:
 
 
 def table(results: dict[tuple[Config, int], Result]) -> list[list[str]]:
-    """Rows for `report.markdown`, the header first: one row a configuration, a column a batch."""
+    """Rows for `report.markdown`, the header first: one row per configuration, one column per
+    batch."""
     configs = sorted({config for config, _ in results}, key=_order)
     batches = sorted({batch for _, batch in results})
     rows = [["decoding", "dtype", "B", "τ", *(f"batch {batch}" for batch in batches)]]

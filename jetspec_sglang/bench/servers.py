@@ -1,4 +1,4 @@
-"""Servers under measurement: `jetspec serve` as a child process, one or several at a time.
+"""Servers for measurements: `jetspec serve` as child processes, one or several at a time.
 
 I/O: processes, logs in a folder of the caller, HTTP to the servers. Every server of a comparison
 gets the same flags; only dtype, speculation and the tree rule differ.

@@ -1,4 +1,4 @@
-"""Plot of a serving benchmark: tokens per second by batch size, a line a configuration."""
+"""Plot of a serving benchmark: tokens per second by batch size, one line per configuration."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ def measure(
 ) -> Timing:
     """Time `call`, after one warm-up, in `repeats` runs of about `seconds` each.
 
-    On a busy machine `time.thread_time` as the clock leaves other processes out; it sees the
-    calling thread alone, so give it single-threaded work.
+    On a busy machine `time.thread_time` as the clock leaves other processes out; it measures only
+    the calling thread, so give it single-threaded work.
     """
     start = clock()
     call()

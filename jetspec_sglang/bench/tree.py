@@ -1,4 +1,4 @@
-"""How long a tree takes to build: plain Python, C++, and the tensor version run on this device."""
+"""The time to build a tree: plain Python, C++, and the tensor version on this device."""
 
 from __future__ import annotations
 

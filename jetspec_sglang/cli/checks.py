@@ -1,4 +1,4 @@
-"""What `jetspec doctor` looks at on the machine: versions, plugin, platform, compiler, ports.
+"""The checks of `jetspec doctor` on the machine: versions, plugin, platform, compiler, ports.
 
 Contract: each check returns a `Check` and never raises. I/O: reads package metadata and
 /proc/cpuinfo, imports torch, may compile the native library, opens a port for an instant.
@@ -72,7 +72,7 @@ def check_torch() -> Check:
 
 
 def check_plugin() -> Check:
-    """SGLang finds us by entry points, and can be told to leave plugins out."""
+    """SGLang finds the plugin by entry points. It can be told to leave out plugins."""
     for group, name in ENTRY_POINTS.items():
         found = [point for point in entry_points(group=group) if point.name == name]
         if not found:

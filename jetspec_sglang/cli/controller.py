@@ -18,7 +18,7 @@ _KEYS = {"--api-key": "API_KEY", "--admin-api-key": "ADMIN_KEY"}
 
 
 def server_url(flags: Flags, port: int) -> str:
-    """Where this machine reaches the server that these flags start."""
+    """The address at which this machine reaches the server that these flags start."""
     host = flags.value("--host") or "127.0.0.1"
     if host in _ANY_ADDRESS:
         host = "127.0.0.1"

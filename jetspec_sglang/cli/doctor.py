@@ -1,6 +1,6 @@
 """`jetspec doctor`: what is missing or wrong on this machine, and what to do about it.
 
-Contract: prints one line a check (or JSON); exit status 0 when nothing failed, warnings included.
+Contract: prints one line per check (or JSON); exit status 0 when nothing failed, warnings included.
 I/O: that of the checks; fetches nothing but a head named by hub id.
 """
 
@@ -130,7 +130,7 @@ def examine(args: argparse.Namespace) -> list["Check"]:
 
 
 def print_table(checks: list["Check"], colour: bool) -> None:
-    """One line a check, and under it what to do where something is wrong."""
+    """One line per check. If something is wrong, the next line says what to do."""
     width = max(len(check.name) for check in checks)
     for check in checks:
         mark = MARKS[check.status]

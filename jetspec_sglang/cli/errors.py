@@ -1,4 +1,4 @@
-"""What a command raises to end with one line on stderr instead of a traceback."""
+"""Exceptions that end a command with one line on stderr instead of a traceback."""
 
 
 class CommandError(Exception):

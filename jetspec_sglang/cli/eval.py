@@ -123,7 +123,7 @@ def replay(
     width: int = 8,
     pause_file: Path | None = None,
 ) -> "dict[str, dict[str, SetResult]]":
-    """Every head on every set of answers, `{set: {head: result}}`, with a progress bar a set.
+    """Every head on every set of answers, `{set: {head: result}}`, with one progress bar per set.
 
     Waits between answers while `pause_file` exists. Raises ValueError for a head that does not fit
     the target.
@@ -152,7 +152,8 @@ def replay(
 def table(
     results: "dict[str, dict[str, SetResult]]", budgets: list[int], costs: "Costs | None"
 ) -> str:
-    """A Markdown table, one row a set, head and rule: τ, and the speed-up where costs are known."""
+    """A Markdown table, one row per set, head and rule: τ, and the speed-up where costs are
+    known."""
     rows = [
         ["set", "head", "rule", *(f"B={b}" for b in budgets), "depth-1", "depth-2", "depth-3"],
     ]

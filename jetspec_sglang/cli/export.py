@@ -1,7 +1,7 @@
-"""`jetspec export`: a training run's head as the release lays it out, with a model card.
+"""`jetspec export`: write a training run's head in the release's layout, with a model card.
 
-Contract: reads the run folder and the files it names; writes the head folder. The draft vocabulary
-may be chosen anew: the head's weights do not depend on it.
+Contract: reads the run folder and the files it names; writes the head folder. You may choose
+another draft vocabulary, because the head's weights do not depend on it.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""`Flags`: which SGLang flags a command line gives, and with what value.
+"""`Flags`: the SGLang flags of a command line, with their values.
 
-Contract: looks at spellings only; SGLang's own parser stays the judge of what is valid. A flag
-counts as given on the command line (`--flag value`, `--flag=value`) or in the YAML file of
-`--config`. I/O: reads that file.
+Contract: looks only at spellings. SGLang's own parser decides what is valid. A flag counts as given
+on the command line (`--flag value`, `--flag=value`) or in the YAML file of `--config`. I/O: reads
+that file.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from jetspec_sglang.cli.errors import UsageError
 
 
 class Flags:
-    """A view of an SGLang command line. `argv` is kept as it came."""
+    """A view of an SGLang command line. `argv` stays unchanged."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.argv = list(argv)

@@ -1,7 +1,7 @@
 """`jetspec generate`: one streamed chat answer from a running server, with its speed and τ.
 
-Contract: the answer goes to stdout as it comes, one line of figures to stderr. With `--budget` the
-server's budget is changed for this answer and put back afterwards. I/O: HTTP only.
+Contract: the answer goes to stdout as it arrives, one line of figures goes to stderr. With
+`--budget` the server's budget is changed for this answer and put back afterwards. I/O: HTTP only.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def figures(arrivals: list[float], tokens: int, speculation: dict[str, Any]) -> 
 def budget_for_now(server: "Server", wanted: dict[str, int]) -> Iterator[None]:
     """Set the budget, and afterwards put back the budget and table that were there before.
 
-    Somebody else's budget, set meanwhile, is left as it is and said on stderr.
+    If somebody else set a budget meanwhile, this budget stays, and a line on stderr says so.
     """
     before = server.jetspec_states()[0]
     if not all(server.set_internal_state(wanted)):

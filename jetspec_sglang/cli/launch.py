@@ -25,7 +25,7 @@ QUIET = {
     False: ("'python -m sglang.launch_server'",),
     True: ("'python -m sglang.launch_server'", "Only CUDA", "Triton is not supported on current"),
 }
-"""Beginnings of warnings that say nothing to the operator, without and with the host platform."""
+"""Beginnings of warnings that do not help the operator, without and with the host platform."""
 
 EMBEDDED_NAME = "SmolLM2-135M-Instruct"
 EMBEDDED_TOKENS = "32768"
@@ -42,7 +42,7 @@ def wants_jetspec(flags: Flags, plain: bool) -> bool:
 
 
 def interpreter_arguments(host: bool) -> list[str]:
-    """What goes before SGLang's own arguments; its child processes inherit the `-W` filters."""
+    """The arguments before SGLang's own; its child processes inherit the `-W` filters."""
     filters = [part for text in QUIET[host] for part in ("-W", f"ignore:{text}:UserWarning")]
     return [*filters, "-m", "sglang.launch_server"]
 

@@ -1,7 +1,7 @@
 """`jetspec bench load`, `step` and `soak`: the experiments with request rates.
 
-Contract: the arguments are those of `load_arguments`, the work is in `loadtests.experiment`, which is imported when it runs. All
-three go on where a killed run stopped. I/O: what the experiments do.
+Contract: the arguments are those of `load_arguments`, the work is in `loadtests.experiment`, which
+is imported when it runs. All three continue after an interruption. I/O: what the experiments do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much memory a target, a head and a batch take: the sums behind `jetspec doctor`. Pure.
+"""The memory that a target, a head and a batch need, for `jetspec doctor`. Pure.
 
 Counts what grows with the model and the batch: weights, both KV caches, one round's logits and
 taps. The Python processes themselves and SGLang's workspaces come on top.

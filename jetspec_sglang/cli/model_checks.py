@@ -1,4 +1,4 @@
-"""What `jetspec doctor` looks at in a target and a head, and whether both fit in memory.
+"""The checks of `jetspec doctor` on a target and a head, and on their memory.
 
 Contract: returns `Check`s; fetches nothing. I/O: reads configs and tensor headers, asks the
 system for free memory.

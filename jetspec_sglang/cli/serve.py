@@ -1,9 +1,9 @@
 """`jetspec serve`: stock SGLang with JetSpec, and the budget controller beside it.
 
 Contract: checks what can be checked quickly (model, head, ports), then becomes SGLang's server
-(`--no-controller`, `--plain`) or a small process that runs server and controller together.
-I/O: may fetch the embedded target; reads the head's headers; opens the ports to see if they are
-free, and a lock that keeps a second launch off the port; execs.
+(`--no-controller`, `--plain`) or a small process that runs server and controller together. I/O: may
+fetch the embedded target; reads the head's headers; opens the ports to see if they are free, and a
+lock, so that a second launch cannot take the port; execs.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(args: argparse.Namespace) -> dict[str, Any]:
-    """What `supervise` runs for this command line: the server and, unless left out, its controller.
+    """The plan for `supervise`: the server and, unless it is switched off, its controller.
 
     Checks everything that can be checked quickly, takes the server's port, and sets the variables
     that the processes need.
@@ -151,7 +151,8 @@ def supervise(launch: dict[str, Any]) -> NoReturn:
 
 
 def _log_file(given: str | None, port: int) -> str | None:
-    """An empty file for the server's lines; None for the terminal. CommandError if it cannot be."""
+    """An empty log file for the server; None for the terminal. CommandError if it cannot be
+    created."""
     from jetspec_sglang.cache import cache_dir
 
     if given == "-":
@@ -168,7 +169,7 @@ def _log_file(given: str | None, port: int) -> str | None:
 
 
 def require_port(port: int, flag: str) -> None:
-    """Raise UsageError for a number that is no port."""
+    """Raise UsageError for an invalid port."""
     if not 0 < port < 65536:
         raise UsageError(f"{flag} is {port}: must be 1 to 65535")
 
@@ -212,7 +213,8 @@ def hold(port: int, flag: str) -> None:
 
 
 def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None]:
-    """What to add to the command line: (the embedded target, its head), None for what is given."""
+    """What to add to the command line: (the embedded target, its head). None if the flag is
+    given."""
     from jetspec_sglang import embedded
     from jetspec_sglang.cli.models import check_model, require_head
 
@@ -248,7 +250,8 @@ def host_platform() -> bool:
 
 
 def _check_budgets(flags: Flags, host: bool) -> None:
-    """Refuse a largest budget, or settings above it, that SGLang's start would refuse later."""
+    """Refuse early what SGLang's start would refuse later: a bad largest budget, or settings above
+    it."""
     from jetspec_sglang.budget import DEFAULT_MAX_BUDGET, BudgetState
     from jetspec_sglang.settings import MAX_BUDGET_LIMIT, Settings
 

@@ -2,15 +2,15 @@
 
 Contract: PLAN is JSON `{server: argv, url, log, told, companions: [{name, command, page, ready,
 log}]}`. `url` is the server's address, `log` the file its own lines go to (null: this terminal),
-`told` what is said about the launch at its start, by name. A companion (the controller, Prometheus, ...) is ready when `ready`,
-a URL, answers 200; without it, at once. Its output goes to the file `log`, or to this process's.
-`page` is printed for people when the server and every running companion are ready. Ends when the
-server ends, with its exit status (128 + N when signal N ended it). SIGTERM and SIGINT end the
-companions first, in order, so that a controller can still leave the budget as it wants, then the
-server; a second one kills all. What a child leaves behind in its process group is killed when it
-has ended. A companion that ends by itself is reported and the server goes on. None outlives this
-process. Standard library only: it stays in memory as long as the server.
-I/O: processes, signals, GET, one POST /generate, the log files.
+`told` what is said about the launch at its start, by name. A companion (the controller, Prometheus,
+...) is ready when `ready`, a URL, answers 200; without it, at once. Its output goes to the file
+`log`, or to this process's. `page` is printed for people when the server and every running
+companion are ready. Ends when the server ends, with its exit status (128 + N when signal N ended
+it). SIGTERM and SIGINT end the companions first, in order, so that a controller can still leave the
+budget as it wants, then the server; a second one kills all. What a child leaves behind in its
+process group is killed when it has ended. If a companion ends by itself, this is reported and the
+server continues. No child outlives this process. Standard library only: it stays in memory as long
+as the server. I/O: processes, signals, GET, one POST /generate, the log files.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ FIRST_TOKEN_S = 10.0
 LAST_LINES = 15
 GRACE_S = 10.0
 LATE_S = 30.0
-"""How long a ready server waits for a companion before the addresses are printed all the same."""
+"""How long a ready server waits for a companion. After that, the addresses are printed anyway."""
 _PR_SET_PDEATHSIG = 1
 
 
 def start(command: list[str], log: str | None = None) -> subprocess.Popen:
-    """A child that a terminal's Ctrl-C does not reach and that ends when this process does.
+    """A child process that a terminal's Ctrl-C does not reach. It ends when this process ends.
 
     Its output is added to the file `log` where one is given.
     """
@@ -80,7 +80,7 @@ def is_ready(url: str, path: str = "/ready") -> bool:
 
 
 def budget_in_force(url: str) -> str | None:
-    """What the server says of its tree budget; None when it does not say it."""
+    """The server's own report of its tree budget; None without one."""
     with contextlib.suppress(OSError, HTTPException, ValueError, LookupError, TypeError):
         with urllib.request.urlopen(f"{url}/server_info", timeout=5) as answer:
             state = json.load(answer)["internal_states"][0]["jetspec"]

@@ -1,4 +1,4 @@
-"""What a round does differently on the host and on CUDA: a class each, chosen once."""
+"""The differences between rounds on the host and on CUDA: one class per device, chosen once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`check_head`: everything that can be said about a head before a server loads it.
+"""`check_head`: every check of a head before a server loads it.
 
-Contract: the one check of doctor, serve and engine. It raises nothing: what is wrong is in the
+Contract: doctor, serve and engine all use this check. It raises nothing: problems are in the
 findings. I/O: reads the head's files, weights included; asks the hub for a head that is not on
 disk.
 """
@@ -36,14 +36,14 @@ class SoundHead:
 
 @dataclass(frozen=True, slots=True)
 class HeadReport:
-    """What was found. `head` is None when a finding forbids serving it."""
+    """The result. `head` is None if a finding forbids serving it."""
 
     name: str
     head: SoundHead | None
     findings: tuple[Finding, ...]
 
     def require(self) -> SoundHead:
-        """The head, or HeadError with everything that forbids serving it."""
+        """Returns the head, or raises HeadError with all problems that forbid serving it."""
         if self.head is None:
             failures = [finding for finding in self.findings if finding.severity == "fail"]
             raise HeadError(failures, f"draft head {self.name}")

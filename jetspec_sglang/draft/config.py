@@ -1,7 +1,7 @@
-"""`HeadConfig`: what a head folder's config.json says, checked and in one spelling.
+"""`HeadConfig`: the config.json of a head folder, checked and in one spelling.
 
-Contract: `HeadConfig.from_folder` reads one file; everything else here is pure. What is wrong is
-raised as `HeadError`, whose findings name the field, its value and what is allowed.
+Contract: `HeadConfig.from_folder` reads one file; everything else here is pure. Problems raise
+`HeadError`, whose findings name the field, its value and what is allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NESTED_OR_TOP = (
     "num_target_layers",
 )
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-"""How a file begins that Git has not fetched yet."""
+"""The beginning of a file that Git LFS has not fetched yet."""
 
 # Settings of related heads that change the forward pass and that this head does not have.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -202,7 +202,8 @@ class HeadConfig(BaseModel):
             raise HeadError(found, "this draft head does not fit the target")
 
     def target_findings(self, target_config: Any) -> list[Finding]:
-        """What differs from a target, a transformers config or a mapping like config.json."""
+        """The differences from a target, which is a transformers config or a mapping like
+        config.json."""
         get = _getter(target_config)
         wanted = {
             "hidden_size": self.target_hidden_size,

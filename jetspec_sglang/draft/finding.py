@@ -1,6 +1,6 @@
-"""`Finding`: one thing that is wrong with a head, in parts; `HeadError`: a head that is refused.
+"""`Finding`: one problem of a head, with its parts; `HeadError`: a head that is refused.
 
-Contract: pure. Doctor, serve and engine show the same findings, each in its own way.
+Contract: pure. Doctor, serve and engine show the same findings.
 """
 
 from __future__ import annotations

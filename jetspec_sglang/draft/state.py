@@ -1,9 +1,9 @@
 """`DraftState`: what a running request carries from round to round.
 
-SGLang keeps it as the batch's `spec_info` between rounds, filters and merges it with the
-batch, and asks it to prepare the next round. The budget of a round is latched here, after
-requests joined or left and before the forward, so one round sees one budget whatever a
-control call does meanwhile.
+SGLang keeps it as the batch's `spec_info` between rounds, filters and merges it with the batch, and
+asks it to prepare the next round. The budget of a round is fixed here, after requests joined or
+left and before the forward pass. So a round has one budget, even if a control call arrives
+meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RoundPlanner(Protocol):
-    """What latches a round's budget and reserves its KV slots (the worker)."""
+    """Fixes a round's budget and reserves its KV slots (the worker)."""
 
     def plan_round(self, batch: ScheduleBatch) -> int:
         """Reserve KV for the batch's next round; returns its budget."""

@@ -1,8 +1,8 @@
-"""Compiles the C++ sources of this package once per machine and source version.
+"""Compiles the C++ sources of this package once per machine and per version of the sources.
 
 Does file I/O in the cache folder and runs the compiler. The library's name holds a hash of the
-sources, the flags and the CPU's features, so that an upgrade or another CPU behind a shared home
-never loads a stale one; a library already built needs no compiler.
+sources, the flags and the CPU's features, so an upgrade, or another CPU with a shared home folder,
+never loads an old library. A library that exists needs no compiler.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _uniform(prefix_lens: torch.Tensor, rows: int, parents: torch.Tensor | None)
 
 
 def _refuse_unsupported(model_runner: ModelRunner) -> None:
-    """One clear error for a model whose attention this backend does not compute."""
+    """One clear error for a model with attention that this backend does not support."""
     config = model_runner.model_config
     if model_runner.use_mla_backend:
         raise ValueError("the host platform serves MHA/GQA models; this target uses MLA")

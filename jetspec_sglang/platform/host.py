@@ -1,4 +1,4 @@
-"""`HostPlatform`: what SGLang asks of a device, answered for a CPU with AVX2.
+"""`HostPlatform`: SGLang's device interface for a CPU with AVX2.
 
 Contract: created once per process by SGLang. `init_backend` builds and loads the native
 library (file I/O on first use); `post_load_model` packs the model's weights in place.

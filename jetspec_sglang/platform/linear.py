@@ -1,10 +1,10 @@
 """Pre-packed weights for every dense linear of a model, LM head included.
 
-Packing reorders a weight once, so a GEMM of few rows does not reorder (or stream badly) each
-time: it is what makes 16 rows cost little more than one. float32 runs on the package's own
-kernel, whose rows have the same bits in any batch; bfloat16 and float16 on oneDNN.
-The unpacked weight stays, because embeddings are tied to LM heads. A running server's weights do
-not change (`weights` refuses it), so a weight is packed once.
+Packing reorders a weight once, so a GEMM of few rows does not reorder (or stream badly) each time:
+so 16 rows cost little more than one. float32 runs on the package's own kernel, whose rows have the
+same bits in any batch; bfloat16 and float16 on oneDNN. The unpacked weight stays, because
+embeddings are tied to LM heads. A running server's weights do not change (`weights` refuses it), so
+a weight is packed once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The target's answers, written through a running SGLang server, into resumable shards.
 
 Contract: `collect_answers` and `write_prompts` are the only I/O: HTTP to the server's /generate
-with token ids, and files in the output folder. A kill loses at most one shard's worth of answers;
-a second call asks only for what is missing.
+with token ids, and files in the output folder. A kill loses at most one shard of answers. A second
+call asks only for missing answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The README.md of an exported head: what it is, how it was made, what it scored.
+"""The README.md of an exported head: what it is, how it was trained, and its results.
 
 Contract: pure; every figure comes from the run's own files or from an evaluation's results.
 """
@@ -42,7 +42,7 @@ def model_card(
 ) -> str:
     """Markdown. `metrics`: lines of metrics.jsonl; `results`: an evaluation's results.json.
 
-    `notes`: what the settings do not tell, in the maker's words.
+    `notes`: additional information in the author's words.
     """
     kind = "JetSpec (causal)" if config.causal else "DFlash (bidirectional)"
     vocabulary = (

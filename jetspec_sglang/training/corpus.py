@@ -1,7 +1,7 @@
 """The prompts of recorded answers with the answers that a data set's authors wrote for them.
 
-Contract: pure. What the paper calls corpus answers: training on them shows what regenerating the
-answers with the target is worth (`jetspec bench ablations`); it is no way to train a good head.
+Contract: pure. The paper calls them corpus answers. Training on them shows the value of answers by
+the target (`jetspec bench ablations`). Do not train a good head this way.
 """
 
 from __future__ import annotations

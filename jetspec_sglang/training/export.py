@@ -1,4 +1,4 @@
-"""Write a trained head as the release lays it out: config.json, model.safetensors, README.md."""
+"""Write a trained head in the release's layout: config.json, model.safetensors, README.md."""
 
 from __future__ import annotations
 

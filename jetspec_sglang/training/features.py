@@ -1,7 +1,8 @@
-"""Where a training step gets the target's features from: a pass of the target, or a cache on disk.
+"""The source of the target's features for a training step: a pass of the target, or a cache on
+disk.
 
 Contract: both sources answer `features(indices, tokens)` with the same `Features`; the cache holds
-them in bfloat16, (taps + 1) · hidden · 2 bytes a token. It pays when the data is read more than
+them in bfloat16, (taps + 1) · hidden · 2 bytes a token. It pays off if the data is read more than
 once. Building it is resumable: sequences are recorded in a fixed order and counted in cache.json.
 """
 

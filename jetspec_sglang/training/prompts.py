@@ -67,7 +67,7 @@ _LETTERS_A_WORD = 2
 
 
 def normal_form(message: str) -> str:
-    """What two copies of one prompt have in common: its letters and digits, without case.
+    """The normal form of a prompt: its letters and digits, without case.
 
     Letters of every script stay, with their accents and vowel signs. A message without any letter
     or digit stays as it is.
@@ -106,7 +106,7 @@ def prompt_hash(message: str) -> str:
 
 
 class HeldOut:
-    """The hashes of prompts that may never be trained on."""
+    """The hashes of prompts that training must never see."""
 
     def __init__(self, messages: Iterable[str]) -> None:
         self._hashes = {prompt_hash(message) for message in messages}

@@ -1,4 +1,5 @@
-"""`provenance.json` of a folder of answers: which target wrote them, how, and from what.
+"""`provenance.json` of a folder of answers: the target that wrote them, the sampling, and the
+prompts.
 
 Contract: `remember` writes it once and refuses to mix answers of another target or sampling into
 the same folder. I/O: that file, and the target's weight files when they are on this machine.

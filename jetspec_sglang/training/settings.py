@@ -101,7 +101,7 @@ class TrainSettings(BaseModel):
     tensorboard: bool = False
     """Write TensorBoard events too."""
     pause_file: Path | None = None
-    """Training sleeps while this file exists, so that something else can have the machine."""
+    """Training sleeps while this file exists, so that another program can use the machine."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainSettings:

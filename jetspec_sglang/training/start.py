@@ -1,4 +1,4 @@
-"""The weights a head starts from: blocks of the target itself.
+"""The start weights of a head: blocks of the target itself.
 
 Contract: pure apart from the parameters it sets. The target's RMSNorm gains are folded into the
 projections behind them, because a head's keys and values also read context rows that have no input

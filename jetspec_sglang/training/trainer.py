@@ -110,7 +110,8 @@ class Trainer:
         return self.settings.run / "checkpoint"
 
     def _checkpoint(self) -> None:
-        """Write beside the old checkpoint, then swap: a kill at any time leaves a whole one."""
+        """Write next to the old checkpoint, then replace it. After a kill at any time, one
+        checkpoint is complete."""
         partial = self._folder.with_suffix(".partial")
         self.accelerator.save_state(str(partial))
         if self.accelerator.is_main_process:

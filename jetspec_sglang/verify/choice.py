@@ -1,10 +1,9 @@
-"""`choose_tokens`: what the target itself says at every node of every tree.
+"""`choose_tokens`: the target's own token at every node of every tree.
 
-The node's logits go through what SGLang applies to plain decoding, in the same order:
-penalties (per node, its own path counted), the grammar's mask (per node), logit bias, custom
-logit processors (per node), then SGLang's own sampler with the request's parameters repeated per node.
-With deterministic inference the sampler is keyed by position, so a node draws what plain
-decoding would draw there.
+The node's logits are changed as in SGLang's plain decoding, in the same order: penalties (per node,
+its own path counted), the grammar's mask (per node), logit bias, custom logit processors (per
+node), then SGLang's own sampler with the request's parameters repeated per node. With deterministic
+inference the sampler is keyed by position, so a node draws what plain decoding would draw there.
 """
 
 from __future__ import annotations

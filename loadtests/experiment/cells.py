@@ -2,7 +2,7 @@
 
 Contract: pure. A cell is one run of the load generator; its folder holds `summary.json` once it is
 finished. Cells of one load and seed follow each other, with the policies in rotating order, so that
-a drift of the machine's speed hits all of them alike.
+a change of the machine's speed affects all of them equally.
 """
 
 from __future__ import annotations

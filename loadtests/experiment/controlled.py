@@ -24,7 +24,7 @@ SCRAPE_S = 1
 
 
 class Child:
-    """A program with a log, that can be ended and started again."""
+    """A program with a log that can be stopped and started again."""
 
     def __init__(self, command: Sequence[str], log: Path, url: str, ready: str, name: str) -> None:
         """`ready`: the path under `url` that answers 200 when the program is ready."""

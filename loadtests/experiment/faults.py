@@ -1,7 +1,7 @@
 """What goes wrong during a soak, and when: budget pins, controller restarts, a Prometheus outage.
 
-Contract: `plan` is pure; `Faults` carries the plan out in a thread and keeps what it did. A fault
-that cannot be made is kept as one that failed, the soak goes on. I/O: through the children.
+Contract: `plan` is pure; `Faults` carries the plan out in a thread and keeps what it did. If a
+fault cannot be made, this is recorded and the soak continues. I/O: through the children.
 """
 
 from __future__ import annotations

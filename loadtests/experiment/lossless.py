@@ -1,4 +1,4 @@
-"""Do answers under load equal those of plain decoding? Asked again, one at a time, at T=0.
+"""Checks that answers under load equal plain decoding: they are asked again, one at a time, at T=0.
 
 Contract: `sample` is pure. An answer that the client cut off must be the beginning of the plain
 one. I/O: HTTP.

@@ -1,7 +1,7 @@
-"""What holds for every cell of an experiment, kept in `experiment.json` beside the cells.
+"""The settings of all cells of an experiment, stored in `experiment.json` next to the cells.
 
-Contract: a folder holds cells of one experiment; going on with other settings is refused. More
-rates, seeds or tiers may be added. I/O: that file.
+Contract: a folder has cells of one experiment only. To continue with other settings is refused.
+More rates, seeds or tiers may be added. I/O: that file.
 """
 
 from __future__ import annotations

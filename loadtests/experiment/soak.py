@@ -1,6 +1,7 @@
-"""A long swinging load with faults, then the checks: failures, text, KV memory, resident memory.
+"""A long load that rises and falls, with faults. Then the checks: failures, text, KV memory,
+resident memory.
 
-Contract: `run` goes on where it was stopped: a finished load is not run again, its answers are
+Contract: `run` continues after an interruption: a finished load is not run again, its answers are
 checked from its folder. I/O: processes, HTTP, the folder of the soak.
 """
 

@@ -28,7 +28,7 @@ from loadtests.records import Record
 from loadtests.report import SUMMARY, number, read_records
 
 _SPANS = 4
-"""So many spans before a change, and as many after it, are what it is compared with."""
+"""A change is compared with this many spans before it, and as many after it."""
 
 Samples = Sequence[tuple[float, int]]
 """(seconds, budget)."""

@@ -27,7 +27,7 @@ from loadtests.experiment.settings import Experiment
 from loadtests.report import SUMMARY
 
 TRIES = 2
-"""A cell that is rejected, because the load generator was late, is measured again once."""
+"""If a cell is rejected because the load generator was late, it is measured again once."""
 DRAIN_S = 120.0
 WARM_UP = {"arrivals": "closed", "users": "4", "seconds": "4", "warmup": "1", "max-tokens": "16"}
 
@@ -132,7 +132,7 @@ def unfinished(cells: Sequence[Cell], out: Path) -> list[Cell]:
 
 
 def summaries(cells: Sequence[Cell], out: Path) -> dict[Cell, dict[str, Any]]:
-    """What is there of the cells, rejected ones included."""
+    """The cells that exist, including rejected ones."""
     found = {cell: _summary(cell, out) for cell in cells}
     return {cell: summary for cell, summary in found.items() if summary is not None}
 

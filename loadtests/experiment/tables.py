@@ -1,4 +1,4 @@
-"""Tables of an experiment: every policy at every load, and what the controller is worth.
+"""Tables of an experiment: every policy at every load, and the gain from the controller.
 
 Contract: pure. Figures are medians over the seeds with the smallest and largest; comparisons are
 made within a seed, cell against cell, and their median is shown.
@@ -38,7 +38,7 @@ PAPER_SOURCE = (
 
 
 def by_policy(results: Results, points: Sequence[Point], metric: str) -> list[list[str]]:
-    """A row a policy, a column a load, the header first."""
+    """One row per policy, one column per load, the header first."""
     chosen = list(dict.fromkeys(cell.policy for cell in results))
     rows = [[METRICS.get(metric, metric), *(_head(point) for point in points)]]
     for policy in sorted(chosen, key=_order):
@@ -125,7 +125,7 @@ def ratios(results: Results, point: Point, metric: str, other: Policy) -> list[f
 
 
 def notes(results: Results) -> list[str]:
-    """What a reader must know: failures, rejected and over-saturated cells, the generator's CPU."""
+    """Notes for the reader: failures, rejected and over-saturated cells, the generator's CPU."""
     failed = sum(one["failed"] + one["warmup_failed"] for one in results.values())
     sent = sum(one["requests"] for one in results.values())
     rejected = sum(not one["valid"] for one in results.values())

@@ -11,7 +11,7 @@ from ..targets import Target
 
 
 class Outcome(StrEnum):
-    """Result of sending a decision; every value but the first leaves the decision to be resent."""
+    """Result of sending a decision; after every value except the first, the decision is retried."""
 
     APPLIED = "applied"  # accepted, and the read-back shows it on every rank
     REFUSED = "refused"  # HTTP 200 with false in the body
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """How sending one decision ended. `detail` is for a person."""
+    """The outcome of sending one decision. `detail` is for people."""
 
     outcome: Outcome
     detail: str = ""
@@ -49,6 +49,6 @@ class Actuator(Protocol):
         """Put back the budget or table a server had before it came under control."""
 
     def breaker_level(self, target_id: str) -> int:
-        """0 calls flow, 1 one trial call is due, 2 calls are held back."""
+        """0: calls are sent, 1: one trial call is due, 2: calls are held back."""
 
     def forget(self, target_id: str) -> None: ...

@@ -1,4 +1,4 @@
-"""A circuit breaker for one server's control calls. Pure: time is passed in."""
+"""A circuit breaker for one server's control calls. Pure: the caller passes the time."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ KEY = "jetspec_tree_budget"
 
 
 def changes(budget: int, table: Table) -> dict[str, int]:
-    """Numbers to set. The uniform budget clears any table; with a table it is the first entry's,
-    in force below the first batch, and every entry follows.
+    """The values to set. The uniform budget clears any table. With a table it is the budget of the
+    first entry, which is in force below the first batch. Then every entry follows.
     """
     if not table:
         return {KEY: budget}
@@ -21,7 +21,7 @@ def changes(budget: int, table: Table) -> dict[str, int]:
 
 
 def launch_changes(state: BudgetState) -> dict[str, int]:
-    """Numbers that bring a server to `state`."""
+    """The values that bring a server to `state`."""
     return {KEY: state.budget, **{f"{KEY}.{batch}": entry for batch, entry in state.table}}
 
 

@@ -1,9 +1,9 @@
 """SGLang's admin API: set the tree budget, read it back. Does network I/O.
 
-What the API does not give is added here: a deadline (it has none), at most one call under way per
-server (it queues them behind one lock), a circuit breaker, the admin key on control calls and the
-API key elsewhere, a look into the body (a refusal is HTTP 200 with `[false]`, one bool a rank),
-and a read-back after every change, since only that proves it.
+This module adds what the API lacks: a deadline; at most one running call per server (the API queues
+calls behind one lock); a circuit breaker; the admin key on control calls and the API key elsewhere;
+a check of the body (a refusal is HTTP 200 with `[false]`, one bool per rank); and a read-back after
+every change, because only the read-back proves the change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OUTCOMES = {
 
 
 class ControlBusyError(FetchError):
-    """An earlier control call to the server has not ended."""
+    """An earlier control call to this server is still running."""
 
     def __init__(self) -> None:
         super().__init__(Fault.TIMEOUT, "an earlier control call is still running")
@@ -48,7 +48,7 @@ class BreakerOpenError(FetchError):
 
 
 class SGLangActuator:
-    """One actuator serves all targets; what it keeps is per target id."""
+    """One actuator serves all targets. It keeps its state per target id."""
 
     def __init__(
         self,
@@ -136,9 +136,9 @@ class SGLangActuator:
 
     @asynccontextmanager
     async def _call(self, target: Target) -> AsyncIterator[None]:
-        """One call to one server at a time, counted by its breaker. A refusal is an answer and
-        counts as a success; so does a closed port, which is cheap to find and means that whatever
-        hung is gone: a server that is still starting must be taken up as soon as it is there.
+        """One call at a time per server, counted by its breaker. A refusal is an answer, so it
+        counts as a success. A closed port counts as a success, too: it is detected quickly, and
+        nothing hangs any more. So a server that is still starting is used as soon as it answers.
         """
         if target.id in self._busy:
             raise ControlBusyError

@@ -17,7 +17,7 @@ DESCRIPTION = "Sets the JetSpec tree budget of SGLang servers by their load."
 
 
 class NumbersOrNull(JSONResponse):
-    """JSON that writes NaN, which a broken metric may be, as null."""
+    """JSON that writes NaN as null: a broken metric can be NaN."""
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content)

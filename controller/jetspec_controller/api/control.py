@@ -24,7 +24,7 @@ class Reloaded(BaseModel):
 
 @router.post("/pause", responses=answers(PauseState(paused=True), 401, 403, 503))
 async def pause(service: ServiceDep, actor: ActorDep) -> PauseState:
-    """Go on observing and deciding, apply nothing. Survives a restart."""
+    """Continue to observe and decide, but apply nothing. The pause survives a restart."""
     service.set_paused(True, actor)
     return PauseState(paused=True)
 
@@ -41,6 +41,6 @@ RELOADED = Reloaded(config="9e0e1fa15e9c", restart_needed=("api.port",))
 
 @router.post("/config/reload", responses=answers(RELOADED, 401, 403, 422))
 async def reload(service: ServiceDep, actor: ActorDep) -> Reloaded:
-    """Read the configuration file again; the old one stays in force if anything is wrong."""
+    """Reload the configuration file. If anything is wrong, the old configuration stays in force."""
     waiting = await service.reload(actor)
     return Reloaded(config=service.settings.digest, restart_needed=waiting)

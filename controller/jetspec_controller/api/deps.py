@@ -60,8 +60,8 @@ def get_actor(
 
 
 def _foreign(request: Request) -> bool:
-    """Whether a browser sends this for a page of another origin. Without tokens nothing else
-    keeps such a page from writing.
+    """Whether a browser sends this request for a page of another origin. Without tokens, only this
+    check stops such a page from writing.
     """
     origin = request.headers.get("origin")
     return origin is not None and urlsplit(origin).netloc != request.headers.get("host")

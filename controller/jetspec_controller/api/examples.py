@@ -1,7 +1,7 @@
-"""Answers as they look, for the OpenAPI schema: one server with 8 running requests. No I/O.
+"""Example answers for the OpenAPI schema: one server with 8 running requests. No I/O.
 
-Made of the very types that routes answer with. FastAPI leaves nulls out of them, so only what may
-be missing is None here.
+They use the same types as the routes. FastAPI leaves out nulls, so only optional values are None
+here.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Version(BaseModel):
 
 @router.get("/livez", responses=answers(Health(), 503))
 async def livez(service: ServiceDep) -> Health:
-    """Whether the control loop turns. A failure calls for a restart."""
+    """Whether the control loop runs. If not, restart the controller."""
     if not service.alive:
         raise ProblemError(503, "loop-stalled", "the control loop has not ticked lately")
     return Health()
@@ -37,7 +37,7 @@ async def livez(service: ServiceDep) -> Health:
 
 @router.get("/readyz", responses=answers(Health(), 503))
 async def readyz(service: ServiceDep) -> Health:
-    """Whether any server has been observed well since the start."""
+    """Whether any server has been read successfully since the start."""
     if not service.ready:
         raise ProblemError(503, "nothing-observed", "no server has been observed yet")
     return Health()

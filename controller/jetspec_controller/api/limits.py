@@ -16,7 +16,7 @@ MAX_BODY_BYTES = 64 * 1024
 
 
 class BodyLimit:
-    """ASGI middleware that answers 413 once more than `MAX_BODY_BYTES` have come."""
+    """ASGI middleware that answers 413 when a body exceeds `MAX_BODY_BYTES`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,7 +1,7 @@
-"""The page `/` and what it loads, all from this server: no request leaves for another host.
+"""The page `/` and its files. All come from this server: the page sends no request to another host.
 
-Plotly's own bundle comes from the installed package. Reads and packs those files, in a thread of
-its own, once.
+Plotly's own bundle comes from the installed package. Reads and compresses those files once, in its
+own thread.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ASSETS = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file, packed once, with the tag a browser may revalidate with."""
+    """A file, compressed once, with the tag that browsers use to revalidate it."""
 
     packed: bytes
     media_type: str

@@ -20,7 +20,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """What went wrong, for a program (`type`, `status`) and for a person (`title`, `detail`)."""
+    """What went wrong: `type` and `status` are for programs, `title` and `detail` for people."""
 
     type: str = Field("about:blank", examples=["urn:jetspec-controller:unknown-target"])
     title: str = Field(examples=["Not Found"])

@@ -1,7 +1,7 @@
 """`/v1/simulate`: what would be decided for a server under another load or policy.
 
-Runs the very `decide` of the loop on the server's present observation and state with the given
-values put in; nothing is applied and nothing is remembered.
+Runs the loop's own `decide` on the server's present observation and state, with the given values.
+Nothing is applied and nothing is stored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class WhatIf(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """`best_budget` is the model's choice; `budget` is what this tick's guards make of it."""
+    """`best_budget` is the choice of the model. `budget` is the choice after the limits of this
+    tick."""
 
     running_requests: float
     best_budget: int | None

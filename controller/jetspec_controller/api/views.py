@@ -79,7 +79,7 @@ class TargetList:
 
 
 class PinRequest(BaseModel):
-    """Fix a server's budget for a while; it is rounded down to a tier."""
+    """Fix a server's budget for some time. The budget is rounded down to a tier."""
 
     model_config = ConfigDict(
         extra="forbid",

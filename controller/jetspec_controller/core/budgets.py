@@ -1,4 +1,4 @@
-"""Which budgets a server may run, and which it is taken to run. No I/O."""
+"""The budgets that a server may run, and the plan that it is assumed to run. No I/O."""
 
 from __future__ import annotations
 

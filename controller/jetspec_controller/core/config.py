@@ -1,4 +1,4 @@
-"""The policy's knobs, validated once; every part of the core reads this and nothing else. No I/O."""
+"""The keys of the policy, validated once. Every part of the core reads only this. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server should run, whatever it runs now: governor first, then faults, then the model.
+"""The budget that a server should run: first the governor decides, then faults, then the model.
 
 No I/O. The wish is compared with the read-back in :mod:`.decision`.
 """

@@ -1,4 +1,5 @@
-"""What `decide` carries from tick to tick; bounded in size, opaque to everything else."""
+"""The state that `decide` carries from tick to tick. Its size is bounded, and no other code looks
+inside."""
 
 from __future__ import annotations
 

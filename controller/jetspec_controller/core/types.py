@@ -1,4 +1,4 @@
-"""What is observed of a server and what is decided for it.
+"""Observations of a server and decisions for it.
 
 Everything here is a frozen value. Sources build a :class:`TargetObservation` per server and tick,
 ``decide`` turns it into a :class:`Decision` and the next ``TargetState``, the actuator sends the

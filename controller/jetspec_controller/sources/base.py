@@ -10,7 +10,7 @@ from ..targets import Target
 
 
 class MetricSource(Protocol):
-    """Reads every server's metrics once a tick.
+    """Reads the metrics of every server once per tick.
 
     An observation comes back for every target, with a `SourceError` for each input that could not
     be read; nothing is raised for a server or a Prometheus that misbehaves. The budget itself is
@@ -22,4 +22,4 @@ class MetricSource(Protocol):
     ) -> Mapping[str, TargetObservation]: ...
 
     def forget(self, target_ids: Sequence[str]) -> None:
-        """Drop what is remembered of servers that are no longer targets."""
+        """Forget servers that are no longer targets."""

@@ -53,7 +53,7 @@ class StaticDiscovery:
 
 
 class MergedDiscovery:
-    """Every place's list in one; the first that names an id or an address keeps it. `policy_keys`
+    """All lists merged. If two lists name the same id or address, the first one wins. `policy_keys`
     gives the policy of a target that has none of its own, by its id.
     """
 

@@ -1,7 +1,7 @@
 """Prometheus text format to samples, for the few series that are read. No I/O.
 
-prometheus_client does the parsing. Its work is remembered per series: from scrape to scrape only
-the values change, and parsing 200 servers' labels anew every tick would cost more than a core.
+prometheus_client does the parsing. The result is cached per series, because only the values change
+between scrapes. To parse the labels of 200 servers in every tick would cost more than one core.
 """
 
 from __future__ import annotations

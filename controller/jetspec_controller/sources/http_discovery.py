@@ -100,7 +100,7 @@ class RouterWorkers:
 
 
 class _Cache:
-    """The last list, and when it is due again. A failed read is tried again at the next tick."""
+    """The last list, and the time of the next read. A failed read is retried at the next tick."""
 
     def __init__(self, refresh_s: float) -> None:
         self._refresh_s = refresh_s

@@ -1,7 +1,7 @@
 """Targets from the EndpointSlices of one Kubernetes Service. Does network I/O.
 
-A pod that is being deleted or has never been ready is left out; one that was ready and is not
-(as a loaded server can be) stays, because its budget matters then more than ever.
+A pod is left out if it is being deleted or has never been ready. A pod that was ready and is not
+ready now stays: it may be a server under high load, and then its budget is most important.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From samples to the core's observation of one server. No I/O."""
+"""Converts samples to the core's observation of one server. No I/O."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Load:
 
 
 def unusable(target: str, now: float, fault: Fault, detail: str) -> TargetObservation:
-    """An observation of which nothing could be read, for one reason."""
+    """An observation without any readable input, for one reason."""
     errors = tuple(SourceError(signal, fault, detail) for signal in READ_SIGNALS)
     return TargetObservation(target, now, errors=errors)
 

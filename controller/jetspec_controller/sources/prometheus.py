@@ -3,9 +3,9 @@
 The query is an instant query of a range selector: it returns raw samples with the time of their
 scrape, so that all values of a snapshot come from the same scrape, ages are true, and the rates
 need no second query. Some managed backends answer a matcher on `__name__` with 400 or 422: then
-each name is asked for by itself, all at the same instant. Ages are taken on Prometheus' clock (its Date header), so that a controller
-whose clock is off sees the same ages. `up` tells a server that is down from one that Prometheus
-does not know.
+each name is asked for by itself, all at the same instant. Ages use Prometheus' clock (its Date
+header), so a wrong clock of the controller does not change them. `up` tells a server that is down
+from one that Prometheus does not know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads servers directly: `/metrics` for curves and rates, `/v1/loads` for the load.
 
-The default, which needs no Prometheus. `/v1/loads` is read from shared memory, answers while the
-scheduler is busy, and carries the scheduler's own timestamp; the load gauges of `/metrics` are
+This is the default. It needs no Prometheus. `/v1/loads` is read from shared memory, answers while
+the scheduler is busy, and carries the scheduler's own timestamp; the load gauges of `/metrics` are
 only renewed every 40 decode rounds and stand in where `/v1/loads` is switched off. Does network
 I/O, with at most `concurrency` servers under way, one deadline per call and one for them all, so
 that servers that hang cannot hold up a tick by more than twice `timeout_s`.
@@ -69,7 +69,8 @@ class ScrapeSource:
         }
 
     def _rotated(self, targets: Sequence[Target]) -> Sequence[Target]:
-        """Another server is first each tick, so that a full tick starves none of them for long."""
+        """Each tick starts with another server, so that no server is left out for long when time is
+        short."""
         self._turn = (self._turn + self._scrape.concurrency) % max(len(targets), 1)
         return [*targets[self._turn :], *targets[: self._turn]]
 

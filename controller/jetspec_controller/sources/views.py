@@ -1,10 +1,10 @@
-"""One view of a server out of an answer that may hold several. No I/O.
+"""Chooses one view of a server from an answer that may contain several. No I/O.
 
-A server is seen several times when two replicas of a Prometheus scrape it, when a receiver stores
-each sample twice, or when two jobs scrape it. Added up, its numbers would be doubled. The labels of
-its `up` series are those that the scraper added; series that carry all of them belong to that
-scraper. What tells replicas apart without an `up` series is `REPLICA_LABELS`. Of all views the one
-whose `up` is 1 with the newest sample is read, the others are dropped.
+A server appears several times if two replicas of a Prometheus scrape it, if a receiver stores each
+sample twice, or if two jobs scrape it. A sum would count it twice. The labels of its `up` series
+are those that the scraper added; series that carry all of them belong to that scraper. Without an
+`up` series, `REPLICA_LABELS` tell replicas apart. The view with `up` 1 and the newest sample is
+read. All others are dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class View:
-    """What one scraper knows of one server: series by name, and the last `up` with its time."""
+    """The data of one scraper about one server: series by name, and the last `up` with its time."""
 
     series: list[tuple[str, Labels, Sequence[Any]]] = field(default_factory=list)
     up: tuple[float, float] | None = None

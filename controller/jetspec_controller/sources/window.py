@@ -23,7 +23,7 @@ from .series import (
 )
 
 RATE_SPAN_S = 10.0
-"""A rate says what happens now; lengths and percentiles need the requests of the whole window."""
+"""A rate shows the present. Lengths and percentiles need the requests of the whole window."""
 
 MIN_STEP_S = 0.5
 MIN_FINISHED = 5.0

@@ -63,7 +63,9 @@ def test_a_file_of_prompts(tmp_path):
     assert load_prompts(str(tmp_path / "mine.jsonl")) == ["a", "b"]
     write(tmp_path / "more.jsonl", [{"text": "c"}])
     assert load_prompts(str(tmp_path)) == ["a", "b", "c"]
-    with pytest.raises(FileNotFoundError, match="not a JSONL file, not a folder with one, not one of"):
+    with pytest.raises(
+        FileNotFoundError, match="not a JSONL file, not a folder with one, not one of"
+    ):
         load_prompts(str(tmp_path / "other.jsonl"))
 
 
