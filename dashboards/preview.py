@@ -1,10 +1,10 @@
 """`python dashboards/preview.py --prometheus URL`: dashboards from a live Prometheus as PNG.
 
-Contract: one picture a dashboard, named by its uid, in the folder. Exit status 0 when every
+Contract: one picture per dashboard, named by its uid, in the folder. Exit status 0 when every
 dashboard was drawn, whatever its panels hold (one without data says so in the picture), 1 when
-Prometheus or a variable failed, 2 for a wrong command line; each with one line on stderr.
-It draws with matplotlib what Grafana would draw from the same JSON; it is not Grafana.
-I/O: HTTP to Prometheus, writes the folder.
+Prometheus or a variable failed, 2 for a wrong command line; each with one line on stderr. It draws
+with matplotlib what Grafana would draw from the same JSON; it is not Grafana. I/O: HTTP to
+Prometheus, writes the folder.
 """
 
 import argparse

@@ -127,7 +127,7 @@ def matrix(
 def labels_table(
     title: str, text: str, query: Query, columns: dict[str, str], *, span: int, height: int
 ) -> Any:
-    """What the labels of an info series say, one line a series."""
+    """The labels of an info series, one line per series."""
     panel = described(table.Panel(), title, text, "short", span, height)
     panel = with_queries(panel, [query], "table")
     return panel.with_transformation(_organized(columns, {"Time": True, "Value": True}))

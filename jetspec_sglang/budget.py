@@ -94,7 +94,7 @@ class BudgetState:
             ) from None
 
     def for_batch(self, running: int) -> int:
-        """Nodes per request of the next round of `running` requests."""
+        """Nodes per request in the next round of `running` requests."""
         budget = self.plan.for_batch(running)
         if not self._round_to_tiers:
             return budget

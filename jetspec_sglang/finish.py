@@ -27,7 +27,7 @@ _ended: WeakSet[Any] = WeakSet()
 def note_ended_grammars(
     original: Callable[..., None], processor: Any, result: Any, batch: Any
 ) -> None:
-    """AROUND hook on the reading of a run by the batch's grammars, which happens once a run."""
+    """AROUND hook on the reading of a run by the batch's grammars, which happens once per run."""
     if not result.grammar_advanced:
         grammars = (req.grammar for req in batch.reqs if req.grammar is not None)
         _ended.update(grammar for grammar in grammars if grammar.is_terminated())

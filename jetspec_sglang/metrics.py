@@ -45,8 +45,8 @@ def collector_created(result: None, collector: Any, *args: Any, **kwargs: Any) -
 
 
 def stats_logged(result: None, collector: Any, *args: Any, **kwargs: Any) -> None:
-    """AFTER hook of SGLang's own writes, which also happen when the server goes idle: the last
-    rounds before a pause do not wait for the next request."""
+    """AFTER hook of SGLang's own writes, which also happen when the server becomes idle. So the
+    counts of the last rounds are written before the next request."""
     if _engine is not None:
         _engine.flush()
 

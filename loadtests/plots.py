@@ -70,7 +70,7 @@ def sweep(
     file: Path,
     budgets: Mapping[str, Mapping[float, Sequence[float]]] | None = None,
 ) -> None:
-    """label -> rate -> summaries of the seeds: one line a label, the spread as error bars."""
+    """label -> rate -> summaries of the seeds: one line per label, the spread as error bars."""
     pyplot = _pyplot()
     slo = any(
         "slo_attainment" in s for rates in groups.values() for one in rates.values() for s in one

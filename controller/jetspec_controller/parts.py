@@ -37,7 +37,7 @@ from .sources.kubernetes_discovery import KubernetesDiscovery
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Everything that follows from `settings`; `stack` closes it."""
+    """All parts that `settings` needs; `stack` closes them."""
 
     settings: Settings
     discovery: MergedDiscovery

@@ -132,7 +132,7 @@ class ControlSettings(Section):
 
 
 class OnShutdown(StrEnum):
-    """What happens to the budgets in force when the controller stops."""
+    """The budgets that servers keep when the controller stops."""
 
     HOLD = "hold"
     RESTORE = "restore"

@@ -35,7 +35,8 @@ CREATE TABLE IF NOT EXISTS flags (name TEXT PRIMARY KEY, value TEXT NOT NULL) ST
 
 
 class StateUnavailableError(RuntimeError):
-    """The state file cannot be written, e.g. because the disk is full; nothing was changed."""
+    """The state file cannot be written, for example because the disk is full. Nothing was
+    changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class StateFile:
     """Reads come from memory. Writes go to the file first, and to memory only if they succeeded."""
 
     def __init__(self, path: Path, metrics: ControllerMetrics) -> None:
-        """Raises OSError if there can be no file at that place."""
+        """Raises OSError if the file cannot be created."""
         self._metrics = metrics
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

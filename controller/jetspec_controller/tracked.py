@@ -104,8 +104,8 @@ class Tracked:
         )
 
     def take_read(self, now: float, *, steered: bool) -> bool:
-        """Use the read-back if it has arrived; True if it shows that the process is a new one
-        (its count of rounds fell). `steered`: nobody else should set this server's budget.
+        """Use the read-back if it has arrived; True if it shows that the process is a new one (its
+        count of rounds fell). `steered`: only this controller should set this server's budget.
         """
         task = self.read_task
         if task is None or not task.done():

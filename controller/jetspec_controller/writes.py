@@ -25,8 +25,8 @@ class Writes:
     _overwritten_at: deque[float] = field(default_factory=lambda: deque(maxlen=64))
 
     def read(self, state: BudgetState, *, ours: bool, now: float) -> None:
-        """Take a read-back. `ours`: the server must run what it ran before, because it has not
-        restarted and this controller steers it.
+        """Process a read-back. `ours`: the server must run the same plan as before, because it has
+        not restarted and this controller manages it.
         """
         plan = running(state) if state.consistent else None
         if ours and self.plan is not None and plan is not None and plan != self.plan:

@@ -1,9 +1,9 @@
 """Grafana's data frames, made of Prometheus' answers. Pure.
 
 A frame is a table of fields; a field has a name, labels and values, and its display name comes from
-the query's legend. A range query gives one frame a series (Time and Value); the format `table`
-gives one frame a query, with a column a label; the format `heatmap` gives series in the order of
-their buckets, each bucket without the ones below it.
+the query's legend. A range query gives one frame per series (Time and Value); the format `table`
+gives one frame per query, with a column per label; the format `heatmap` gives series in the order
+of their buckets, each bucket without the ones below it.
 """
 
 import math

@@ -236,7 +236,7 @@ def pass_times(head: ReferenceHead, sizes: Sequence[tuple[int, int]]) -> dict[st
 
 
 def table(results: dict[str, Results], times: dict[str, Timing], budgets: Sequence[int]) -> Rows:
-    """Header and one row a set and variant. `results` by set."""
+    """Header and one row per set and variant. `results` by set."""
     rows = [["set", "draft", *(f"B={budget}" for budget in budgets), "linear layers, ms"]]
     for name, found in results.items():
         for variant in dict.fromkeys(variant for variant, _ in found):

@@ -36,7 +36,7 @@ def second_pass(
 ) -> tuple[Tensor, Tensor]:
     """Best tokens and log-probabilities behind nodes 1..N-1: [A, N - 1, M, W], int64 and float32.
 
-    taps [1, L, T*H]; anchors and anchor_tokens [A]; `tree` of N nodes an anchor. ValueError for a
+    taps [1, L, T*H]; anchors and anchor_tokens [A]; `tree` of N nodes per anchor. ValueError for a
     head whose rows predict the token behind them: a mask row has to be its own depth's.
     """
     if head.config.draft_shift:

@@ -1,8 +1,8 @@
 """The `jetspec` command: `main(argv) -> exit status`.
 
 Contract: 0 for success, 1 for failure, 2 for a wrong command line, 130 after Ctrl-C, 141 when the
-reader of its output left (a shell's own figures); an error is one line on stderr. Only the module
-of the command asked for is imported.
+reader of its output left (as in a shell); an error is one line on stderr. Only the module of the
+requested command is imported.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from jetspec_sglang.cli.commands import COMMANDS
 from jetspec_sglang.cli.errors import CommandError
 
 TRAINING_PACKAGES = ("accelerate", "tensorboard", "matplotlib")
-"""What the extra `train` brings; serving needs none of it."""
+"""Packages of the extra `train`; serving needs none of them."""
 
 EXAMPLES = """\
 examples:

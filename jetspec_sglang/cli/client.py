@@ -22,7 +22,7 @@ CONTROL_TIMEOUT_S = 30.0
 
 
 def add_key_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags for servers that were started with --api-key or --admin-api-key."""
+    """Flags for servers with --api-key or --admin-api-key."""
     parser.add_argument(
         "--api-key-file", metavar="FILE", help="file that holds the API key (or JETSPEC_API_KEY)"
     )
@@ -96,7 +96,7 @@ class Server:
         return answer
 
     def chat(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Chunks of a streamed /v1/chat/completions, as they come."""
+        """Chunks of a streamed /v1/chat/completions, as they arrive."""
         try:
             with httpx.stream(
                 "POST",

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[Rows, Rows]:
-    """The table of variants, and that of how sure the head is against how often it is right."""
+    """The table of variants, and the table of the head's confidence against its accuracy."""
     from tqdm import tqdm
 
     from jetspec_sglang.bench import conditioning

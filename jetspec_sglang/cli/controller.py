@@ -27,7 +27,7 @@ def server_url(flags: Flags, port: int) -> str:
 
 
 def obstacle(flags: Flags) -> str | None:
-    """Why no controller can be started here, or None."""
+    """The reason why no controller can be started here, or None."""
     if flags.integer("--node-rank", 0) != 0:
         return "this is not the first node"
     if flags.given("--ssl-certfile"):
@@ -52,7 +52,7 @@ def companion(url: str, controller_port: int) -> dict[str, Any]:
 
 
 def environment(flags: Flags, port: int) -> dict[str, str]:
-    """Variables that tell the controller where its files are and which keys the server wants."""
+    """Variables that tell the controller where its files are and which keys the server needs."""
     variables = {
         "JETSPEC_CONTROLLER_STATE__PATH": str(_folder() / f"state-{port}.sqlite"),
         "JETSPEC_CONTROLLER_AUDIT__PATH": str(_folder() / f"audit-{port}.jsonl"),

@@ -1,4 +1,4 @@
-"""`jetspec data`: let the served target answer prompts, and keep the token ids for training.
+"""`jetspec data`: let the served target answer prompts, and store the token ids for training.
 
 Contract: needs a running server (`jetspec serve --plain`); resumable, same command again. Output:
 shards of token ids, `provenance.json`, and for prompts that the target wrote itself

@@ -16,7 +16,8 @@ LOGIT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is served: requests at once, tokens each (prompt and answer), budget B, host or not."""
+    """The load to serve: concurrent requests, tokens per request (prompt and answer), budget B,
+    host or not."""
 
     batch: int
     context: int

@@ -14,7 +14,7 @@ from jetspec_sglang.cli.memory import Load, Memory, estimate
 from jetspec_sglang.draft.config import HeadConfig
 
 PROCESS_BYTES = 3 << 30
-"""Room to leave for SGLang's processes and workspaces; a warning, no promise, depends on it."""
+"""Memory to leave for SGLang's processes and workspaces. Only a warning depends on it."""
 
 
 def check_target(model: str | None) -> tuple[Check, Path | None]:

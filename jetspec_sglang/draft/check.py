@@ -51,7 +51,7 @@ class HeadReport:
 
 
 def check_head(name: str, target: Any | None) -> HeadReport:
-    """Examine a head, and whether it fits a target.
+    """Check a head, and whether it fits a target.
 
     name: a folder or hub id. target: a transformers config, a mapping like config.json, or None.
     """
@@ -71,7 +71,7 @@ def check_head(name: str, target: Any | None) -> HeadReport:
 
 
 def read_target(model: str | None) -> dict[str, Any] | None:
-    """config.json of a target that is a folder; None for what is not on this disk."""
+    """config.json of a target that is a folder; None if it is not on this disk."""
     file = None if model is None else Path(model).expanduser() / "config.json"
     if file is None or not file.is_file():
         return None

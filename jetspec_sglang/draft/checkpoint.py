@@ -1,8 +1,8 @@
 """Files of a head folder: config.json, *.safetensors, and an optional draft_vocab_ids.npy.
 
 Contract: reads headers and small arrays; weights are read only by `load_tensors` and `not_finite`.
-`resolve_head` is the one place that may use the network (a hub id). Problems raise a `HeadError`
-whose findings name every bad file and tensor.
+Only `resolve_head` may use the network (a hub id). Problems raise a `HeadError` whose findings name
+every bad file and tensor.
 """
 
 from __future__ import annotations

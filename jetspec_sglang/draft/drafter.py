@@ -1,7 +1,7 @@
 """`Drafter`: one forward of the head for the whole batch, scored against the target's LM head.
 
-Owns SGLang's runner of the head. The block of a request is its anchor and mask tokens; a
-causal head's block is cut to the depths a budget can hold, which changes no earlier row.
+It owns SGLang's runner of the head. The block of a request is its anchor and mask tokens; a causal
+head's block is cut to the depths a budget can hold, which changes no earlier row.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Layer(nn.Module):
 class ReferenceHead(nn.Module):
     """The head on top of a frozen target's embedding and output matrices, both [V, H].
 
-    Its state dict is exactly the release's tensors; the two matrices are not part of it.
+    Its state dict contains exactly the release's tensors; the two matrices are not part of it.
     `draft_vocab` ([V'] ascending ids) restricts the output to those ids.
     """
 

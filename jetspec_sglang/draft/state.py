@@ -1,4 +1,4 @@
-"""`DraftState`: what a running request carries from round to round.
+"""`DraftState`: the state of running requests between rounds.
 
 SGLang keeps it as the batch's `spec_info` between rounds, filters and merges it with the batch, and
 asks it to prepare the next round. The budget of a round is fixed here, after requests joined or

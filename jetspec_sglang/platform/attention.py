@@ -1,10 +1,10 @@
 """`HostAttention`: SGLang's attention backend on the CPU, tree masks included.
 
-One native kernel reads K and V in place through each request's slot row: nothing of the
-prefix is copied or recomputed, whether it was cached, chunked or decoded. A row's keys are
-its prefix, then its own new rows as its mask allows: causally, all of the block, or its
-tree ancestors and itself. The kernel sums a row's keys in that order whatever else is in the
-call, so a tree node and the plain decode step for the same path agree bit for bit.
+One native kernel reads K and V in place through each request's slot row: the prefix is never copied
+or recomputed, whether it was cached, chunked or decoded. A row's keys are its prefix, then its own
+new rows as its mask allows: causally, all of the block, or its tree ancestors and itself. The
+kernel sums a row's keys in this order, whatever else is in the call, so a tree node and the plain
+decode step for the same path agree bit for bit.
 """
 
 from __future__ import annotations

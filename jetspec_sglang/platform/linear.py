@@ -106,10 +106,10 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 
 def pack_linears(model: nn.Module) -> int:
-    """Make every unquantised dense linear of `model` compute with packed weights.
+    """Make every unquantised dense linear layer of `model` compute with packed weights.
 
-    Returns the number of layers packed; layers of a dtype the CPU cannot pack are left as
-    they are, which is correct but slower, and said once in the log.
+    Returns the number of layers packed; layers of a dtype the CPU cannot pack are left as they are,
+    which is correct but slower. The log says so once.
     """
     packed = 0
     refused: set[torch.dtype] = set()

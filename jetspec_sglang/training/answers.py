@@ -25,7 +25,7 @@ MIN_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How answers are drawn: temperature 0 is greedy."""
+    """The sampling of answers: temperature 0 is greedy."""
 
     max_new_tokens: int = 256
     temperature: float = 0.0

@@ -1,4 +1,4 @@
-"""Which anchors a training step sees: a pure function of the seed and the step.
+"""The anchors of a training step: a pure function of the seed and the step.
 
 Contract: no I/O and no state, so that a resumed run, and any number of processes, draw exactly the
 same global batches. An anchor is a response token that is followed by at least one more; the block

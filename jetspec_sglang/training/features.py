@@ -2,7 +2,7 @@
 disk.
 
 Contract: both sources answer `features(indices, tokens)` with the same `Features`; the cache holds
-them in bfloat16, (taps + 1) · hidden · 2 bytes a token. It pays off if the data is read more than
+them in bfloat16, (taps + 1) · hidden · 2 bytes per token. It pays off if the data is read more than
 once. Building it is resumable: sequences are recorded in a fixed order and counted in cache.json.
 """
 

@@ -1,4 +1,4 @@
-"""Training metrics as JSON lines in `<run>/metrics.jsonl`, and to TensorBoard if asked."""
+"""Training metrics as JSON lines in `<run>/metrics.jsonl`, and optionally in TensorBoard."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class Metrics:
         self._restart()
 
     def close(self) -> None:
-        """Hand the last events to the disk; TensorBoard's writer holds them back for minutes."""
+        """Write the last events to the disk, because TensorBoard's writer keeps them for
+        minutes."""
         if self.board:
             self.board.close()
 

@@ -57,7 +57,7 @@ class Objective(nn.Module):
         self.register_buffer("depth_weights", weights, persistent=False)
 
     def weight_sum(self, batch: Batch) -> Tensor:
-        """What a batch's loss is divided by; of the whole global batch, normally."""
+        """The divisor of a batch's loss; normally that of the whole global batch."""
         return self.depth_weights[batch.distances[batch.scored]].sum()
 
     def forward(self, batch: Batch, features: Features, divisor: Tensor) -> Score:

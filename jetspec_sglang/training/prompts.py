@@ -1,4 +1,4 @@
-"""Prompts as token ids, and the guard that keeps evaluation prompts out of training data.
+"""Prompts as token ids, and the check that keeps evaluation prompts out of training data.
 
 Contract: only `ChatTemplate.of_target` reads files. A prompt is rendered with the target's own chat
 template, as the server would render it.

@@ -1,4 +1,4 @@
-"""`TrainSettings`: everything that decides a training run, checked before anything is loaded."""
+"""`TrainSettings`: all settings of a training run, checked before anything is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose the reduced draft vocabulary: the ids the target writes most often."""
+"""Choose the reduced draft vocabulary: the ids that the target writes most often."""
 
 from __future__ import annotations
 

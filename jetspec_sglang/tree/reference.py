@@ -1,4 +1,4 @@
-"""The tree rules in plain Python: the definition every faster builder must equal bit for bit.
+"""The tree rules in plain Python: the definition. Every faster builder must equal it bit for bit.
 
 Scores are float32 sums taken in path order (paper arXiv 2606.18394 §3: a node's score is the
 sum of log-probabilities along its path). A log-probability above 0 counts as 0, one of -inf is

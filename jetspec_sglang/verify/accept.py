@@ -21,7 +21,7 @@ from jetspec_sglang.verify.accept_device import accept_on_device
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What a round commits, per request. P = depth_limit + 1 columns."""
+    """The tokens that a round commits, per request. P = depth_limit + 1 columns."""
 
     path: torch.Tensor  # int64 [bs, P]: ranks along the accepted path from the root, then -1
     lens: torch.Tensor  # int32 [bs]: nodes on the path, root included = tokens committed

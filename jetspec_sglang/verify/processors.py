@@ -2,7 +2,7 @@
 
 SGLang gives a processor the request itself (`custom_params["__req__"]`). A processor that reads
 `output_ids` there must find the node's own path behind the committed tokens, as it would when the
-path is decoded token by token. Pure apart from the processors' own doings.
+path is decoded token by token. Pure, except for what the processors themselves do.
 """
 
 from __future__ import annotations

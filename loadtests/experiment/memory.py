@@ -87,7 +87,7 @@ def read(file: Path) -> dict[str, list[tuple[float, float]]]:
 def slopes(
     series: Mapping[str, Iterable[tuple[float, float]]],
 ) -> dict[str, dict[str, float | None]]:
-    """First and last MiB, and MiB an hour over the last two thirds, by least squares."""
+    """First and last MiB, and MiB per hour over the last two thirds, by least squares."""
     found = {}
     for name, values in series.items():
         points = np.asarray(list(values))

@@ -1,4 +1,4 @@
-"""What routes depend on: the service, a target by its id, and who is writing. No I/O."""
+"""Dependencies of routes: the service, a target by its id, and the name of the writer. No I/O."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Version(BaseModel):
 
 @router.get("/livez", responses=answers(Health(), 503))
 async def livez(service: ServiceDep) -> Health:
-    """Whether the control loop runs. If not, restart the controller."""
+    """Whether the control loop runs. If it does not, restart the controller."""
     if not service.alive:
         raise ProblemError(503, "loop-stalled", "the control loop has not ticked lately")
     return Health()

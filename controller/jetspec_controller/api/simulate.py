@@ -1,4 +1,4 @@
-"""`/v1/simulate`: what would be decided for a server under another load or policy.
+"""`/v1/simulate`: the decision for a server under another load or policy.
 
 Runs the loop's own `decide` on the server's present observation and state, with the given values.
 Nothing is applied and nothing is stored.

@@ -1,4 +1,4 @@
-"""The shapes of the API's answers, and how they are made. No I/O."""
+"""The types of the API's answers, and the functions that build them. No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..tracked import Tracked
 
 @dataclass(frozen=True, slots=True)
 class SpeedAtBudget:
-    """What a server has done at one budget since it started: tokens and batch are means over its
+    """The work of a server at one budget since its start: tokens and batch are means over its
     rounds there, all ranks together.
     """
 
@@ -31,8 +31,8 @@ class SpeedAtBudget:
 
 @dataclass(frozen=True, slots=True)
 class TargetSummary:
-    """One server in the list. `ready`: its load and budget were readable at the last tick;
-    `budget` and `desired_budget` are those for the batch that runs now.
+    """One server in the list. `ready`: its load and budget could be read at the last tick. `budget`
+    and `desired_budget` are for the batch that runs now.
     """
 
     id: str
@@ -52,7 +52,7 @@ class TargetSummary:
 
 @dataclass(frozen=True, slots=True)
 class TargetDetail:
-    """Everything about one server: what is known, what was decided and why, how it went."""
+    """Everything about one server: inputs, decision, reason and result."""
 
     summary: TargetSummary
     decision: Decision | None
@@ -68,8 +68,8 @@ class TargetDetail:
 
 @dataclass(frozen=True, slots=True)
 class TargetList:
-    """Servers by id, and which lists of servers could not be read at the last tick (their last
-    content is used).
+    """Servers by id, and the lists of servers that could not be read at the last tick. For these
+    the last known content is used.
     """
 
     targets: tuple[TargetSummary, ...]

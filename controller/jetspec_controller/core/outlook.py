@@ -1,4 +1,4 @@
-"""What the next seconds ask for: the batch that comes, and the limits that follow from it. No I/O."""
+"""The next seconds: the expected batch, and the limits that follow from it. No I/O."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ def ceiling(
     """The largest budget a plan may hold, from ``widest``, that of the plan in force; None if all.
 
     Every plan that fits at the batch ``ahead`` may be used. When none does, a narrow plan lets more
-    requests run and a wide one runs them faster: the one with the most tokens a second is the limit.
+    requests run and a wide one runs them faster: the one with the most tokens per second is the
+    limit.
     """
     if load.kv_tokens is None or not load.request_tokens:
         return None

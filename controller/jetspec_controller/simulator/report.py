@@ -35,7 +35,7 @@ class Line:
 
 def slower(one: Outcome | Line, other: Outcome | Line, closed: bool) -> float:
     """Share of speed lost to another policy: of tokens/s, and where arrivals are given (so that
-    tokens/s can hardly differ) of seconds a token, whichever is more.
+    tokens/s can hardly differ) of seconds per token, whichever is more.
     """
     lost = 1.0 - one.rate / other.rate
     return lost if closed else max(lost, one.token_s / other.token_s - 1.0)

@@ -30,8 +30,8 @@ RATE_WINDOW_TICKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run gave. Seconds; TPOT and TTFT are per request; goodput is the output tokens a
-    second of those requests alone that kept the bounds.
+    """What a run gave. Seconds; TPOT and TTFT are per request; goodput is the output tokens per
+    second of only those requests that met the bounds.
 
     ``token_s`` is all requests' time after their first token over all their tokens. A mean of TPOT
     would count an answer of three tokens like one of three hundred, and short ones measure how

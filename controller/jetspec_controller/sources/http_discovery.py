@@ -18,7 +18,7 @@ from ..targets import Origin, Target
 from .discovery import discovered
 
 RANK_SUFFIX = re.compile(r"@\d+$")
-"""A router that knows data-parallel ranks lists a server once a rank, as `url@rank`."""
+"""A router that knows data-parallel ranks lists a server once per rank, as `url@rank`."""
 
 
 class PrometheusUpDiscovery:

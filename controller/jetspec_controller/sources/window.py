@@ -1,8 +1,8 @@
 """Rates and percentiles of one server over a span of scrapes. No I/O.
 
-Only the few totals that rates need are kept, one entry a scrape, so memory is bounded by
-`span_s / MIN_STEP_S` entries a server. Decode rounds are not rated here: the core takes their
-differences itself.
+Only the few totals that rates need are kept, one entry per scrape, so memory is bounded by `span_s
+/ MIN_STEP_S` entries per server. Decode rounds are not rated here: the core takes their differences
+itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One module a panel type. Each has `draw(box, panel, frames, view)`; `DRAW` finds it by type."""
+"""One module per panel type. Each has `draw(box, panel, frames, view)`; `DRAW` finds it by type."""
 
 from collections.abc import Callable, Sequence
 

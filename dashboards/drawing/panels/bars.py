@@ -1,4 +1,4 @@
-"""Bar gauge (a bar a series) and bar chart (a group of bars a row of a table)."""
+"""Bar gauge (a bar per series) and bar chart (a group of bars per row of a table)."""
 
 from collections.abc import Sequence
 

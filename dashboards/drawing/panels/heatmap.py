@@ -1,4 +1,4 @@
-"""Heatmap: a row a series (or a histogram's bucket), time along x, the value as colour."""
+"""Heatmap: a row per series (or bucket of a histogram), time along x, the value as colour."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""State timeline: a row a series, its value in time as coloured stretches."""
+"""State timeline: a row per series, its value in time as coloured stretches."""
 
 from collections.abc import Iterator, Sequence
 
