@@ -1,4 +1,4 @@
-# Everything an operator or developer runs. `make serve` and `make test` need nothing before them.
+# The commands for operators and developers. `make serve` and `make test` install what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
@@ -10,10 +10,10 @@ VENV := .venv/bin
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: ## Make the environment (dependencies once per machine, shared by clones)
+install: ## Create the environment (dependencies once per machine, shared by clones)
 	@$(PYTHON) tools/install.py >/dev/null
 
-test-programs: ## The environment, and the Debian programs that tests drive
+test-programs: ## Create the environment and install the Debian programs that tests use
 	@$(PYTHON) tools/install.py --tests >/dev/null
 
 python: ## Print the path of the environment's interpreter
@@ -22,7 +22,7 @@ python: ## Print the path of the environment's interpreter
 serve: install ## Serve the embedded model, or ARGS="any SGLang flag"
 	@exec $(VENV)/jetspec serve $(ARGS)
 
-stack: install ## Serve, with Prometheus and (where installed) Grafana; ARGS as in serve
+stack: install ## Serve with Prometheus and, if installed, Grafana; ARGS as in serve
 	@exec $(VENV)/python -m deploy.stack $(ARGS)
 
 preview: install ## Draw the dashboards from the stack's Prometheus to PNG, in out/
@@ -35,16 +35,16 @@ chart: install ## Write the settings of engine and controller into the chart's s
 	$(VENV)/python -m deploy.helm.schema
 
 test: export OMP_NUM_THREADS = 1
-test: test-programs ## Unit tests, then a slice of the integration tests, on two cores
+test: test-programs ## Unit tests, then a part of the integration tests, on two cores
 	$(VENV)/python -m pytest tests/unit -n 2 -m "not full and not gpu"
 	$(VENV)/python -m pytest tests --ignore=tests/unit -n 2 --dist loadgroup -m "not full and not gpu"
 
-test-full: install ## Every test that needs no GPU (hours)
+test-full: install ## Every test that needs no GPU (takes hours)
 	@$(PYTHON) tools/install.py --full-tests >/dev/null
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not gpu"
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
 
-test-gpu: install ## The tests that need an NVIDIA GPU; without one they are named and skipped
+test-gpu: install ## Tests that need an NVIDIA GPU; without a GPU they are listed and skipped
 	$(VENV)/python -m pytest tests -m gpu -vv -rs
 
 fmt: install ## Format the code
@@ -59,9 +59,9 @@ type: install ## Check types
 	$(VENV)/python -m mypy
 	cd controller && ../$(VENV)/python -m mypy
 
-clean: ## Remove what make and the tests left in this clone
+clean: ## Remove the files that make and the tests created in this clone
 	rm -rf .venv build dist *.egg-info */*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-prune: ## Remove environments in the cache that other versions of this project left
+prune: ## Remove cached environments of other versions of this project
 	@$(PYTHON) tools/install.py --prune >/dev/null

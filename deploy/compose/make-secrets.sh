@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the secret files that compose.yaml names, with random values. Files that exist are kept.
-# Compose mounts each file as it is and a container is another user, so the files are readable by
-# all; the folder is yours alone, which keeps everyone else on this machine out.
+# Creates the secret files that compose.yaml names, with random values. Existing files are kept.
+# Compose mounts each file unchanged, and a container runs as another user. So every user can read the
+# files, but only you can enter the folder.
 set -eu
 folder=$(dirname "$0")/secrets
 umask 077
@@ -16,7 +16,7 @@ random() {
 make() {
     name=$1 prefix=$2
     if [ -d "$folder/$name" ]; then
-        echo "$folder/$name is a folder, which Docker makes for a missing file: remove it" >&2
+        echo "$folder/$name is a folder, which Docker creates for a missing file: remove it" >&2
         exit 1
     fi
     # What an interrupted run left.
@@ -28,7 +28,7 @@ make() {
     printf '%s%s\n' "$prefix" "$(random)" > "$folder/.$name"
     chmod 444 "$folder/.$name"
     mv "$folder/.$name" "$folder/$name"
-    echo "$folder/$name: made"
+    echo "$folder/$name: created"
 }
 
 make admin_key ""

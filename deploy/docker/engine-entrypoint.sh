@@ -1,5 +1,5 @@
 #!/bin/sh
-# `jetspec serve "$@"` with keys from files: no key stands in an image, a variable or a command line.
+# `jetspec serve "$@"` with keys from files: no image, variable or command line contains a key.
 #   JETSPEC_ADMIN_KEY_FILE  the controller's key for /set_internal_state
 #   JETSPEC_API_KEY_FILE    the clients' key; without it anyone who reaches the port is served
 set -eu
@@ -10,7 +10,7 @@ config=${TMPDIR:-/tmp}/engine-keys.yaml
 add() {
     flag=$1 file=$2
     [ -n "$file" ] || return 0
-    [ -r "$file" ] || { echo "engine: $file cannot be read; it must hold the $flag" >&2; exit 2; }
+    [ -r "$file" ] || { echo "engine: $file cannot be read; it must contain the $flag" >&2; exit 2; }
     key=$(head -n 1 "$file")
     case $key in
         # SGLang would take a beginning "-" for a flag.

@@ -57,7 +57,7 @@ function showNow(detail) {
   const parts = [`Decided ${decision.budget ?? "nothing"}: ${plain(decision.reason)}`];
   if (why.kv_ceiling !== null) parts.push(`KV cache has room for budget ${why.kv_ceiling}`);
   if (why.clamps.length) parts.push(`limited by ${why.clamps.map(plain).join(", ")}`);
-  if (why.overwrites) parts.push(`changed by somebody else ${why.overwrites} times of late`);
+  if (why.overwrites) parts.push(`changed by somebody else ${why.overwrites} times recently`);
   for (const fault of detail.faults) parts.push(`${plain(fault.signal)} ${plain(fault.fault)} ${fault.detail}`.trim());
   $("why").textContent = parts.join(" · ");
 }
