@@ -36,7 +36,7 @@ def plot_curves(curves: Mapping[str, Mapping[str, Curve]], file: Path) -> None:
         top.set_xscale("log", base=2)
         bottom.set_yscale("log")
         bottom.set_xlabel("budget B (nodes)")
-    axes[0][0].set_ylabel("τ (tokens a round)")
+    axes[0][0].set_ylabel("τ (tokens per round)")
     axes[1][0].set_ylabel("extra τ per node")
     axes[0][0].legend(fontsize="small")
     figure.tight_layout()

@@ -60,13 +60,13 @@ def model_card(
         "|---|---|",
         f"| layers, hidden size | {config.num_hidden_layers}, {config.hidden_size} |",
         f"| parameters | {parameters / 1e6:.2f} M |",
-        f"| block | {config.block_size} rows, {config.depths} depths a pass |",
+        f"| block | {config.block_size} rows, {config.depths} depths per pass |",
         f"| taps | {list(config.target_layer_ids)} of {config.num_target_layers} layers |",
         f"| mask id | {config.mask_token_id} |",
         f"| drafts from | {vocabulary} |",
         "",
         "## Data",
-        "Answers the target wrote itself, through its chat template.",
+        "Answers that the target wrote itself, with its chat template.",
         "",
         "| source | answers | response tokens | licence of the prompts |",
         "|---|---|---|---|",
@@ -121,7 +121,7 @@ def _progress(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
 def _figures(results: Mapping[str, Any]) -> list[str]:
     lines = [
         "## Figures",
-        "Tokens a round (τ) at temperature 0 on prompts that training never saw, replayed with "
+        "Tokens per round (τ) at temperature 0 on prompts that training never saw, replayed with "
         "`jetspec eval`; B counts the root.",
         "",
     ]
