@@ -1,5 +1,5 @@
-"""The console script `jetspec-controller`: run, check-config, simulate, replay, explain,
-pin, unpin, pause, resume.
+"""The console script `jetspec-controller`: run, check-config, replay, explain, pin,
+unpin, pause, resume.
 
 Exit status: 0 well, 1 a failure while running, 2 a mistake in what was asked for, 130 interrupted.
 """
@@ -19,7 +19,6 @@ from typing import Any
 from . import __version__, commands
 from .kube import KubernetesUnavailableError
 from .settings import Settings, SettingsError, load
-from .simulator import cli as simulator
 
 logger = logging.getLogger(__name__)
 
@@ -149,10 +148,6 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "--policy", type=_mapping, default={}, metavar="JSON", help="policy keys to change"
     )
-
-    simulate = words.add_parser("simulate", help="compare policies on simulated servers")
-    simulate.set_defaults(command=simulator.run)
-    simulator.add_options(simulate)
 
     explain = words.add_parser("explain", help="why a server has its budget")
     explain.set_defaults(command=_explain)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from jetspec_controller.simulator.arrivals import ClosedTrace, OpenTrace, Request
-from jetspec_controller.simulator.curves import DEVICES, TABLE_11_RATES
-from jetspec_controller.simulator.policies import Static
-from jetspec_controller.simulator.run import Bounds, run
-from jetspec_controller.simulator.server import Server, ServerSpec
+from jetspec_simulator.arrivals import ClosedTrace, OpenTrace, Request
+from jetspec_simulator.curves import DEVICES, TABLE_11_RATES
+from jetspec_simulator.policies import Static
+from jetspec_simulator.run import Bounds, run
+from jetspec_simulator.server import Server, ServerSpec
 
 DEVICE = DEVICES["table11"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import (
+from jetspec_controller.core import (
     BudgetState,
     CostCurve,
     CostPoint,

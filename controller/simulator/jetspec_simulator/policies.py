@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..core import (
+from jetspec_controller.core import (
     Action,
     Decision,
     PolicyConfig,
@@ -19,7 +19,7 @@ from ..core import (
     TargetState,
     decide,
 )
-from ..core.table import lookup
+from jetspec_controller.core.table import lookup
 from .curves import Device
 
 START = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core import PolicyConfig
+from jetspec_controller.core import PolicyConfig
 from .arrivals import ClosedTrace, Trace
 from .curves import Device
 from .policies import contenders

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..core import RANK_EDGES, BudgetCounters, RoundCounters, Table
-from ..core.reserve import ROUNDS_KEPT
+from jetspec_controller.core import RANK_EDGES, BudgetCounters, RoundCounters, Table
+from jetspec_controller.core.reserve import ROUNDS_KEPT
 from .arrivals import Request
 from .curves import Device
 
