@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .enums import Governor
+from jetspec_controller.core.enums import Governor
 
 
 class PolicyConfig(BaseModel):

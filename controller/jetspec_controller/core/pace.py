@@ -10,8 +10,8 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 
-from .config import PolicyConfig
-from .state import TargetState
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.state import TargetState
 
 REVERSAL_DWELLS = 3.0
 """A cut within this many dwells of a rise is a reversal."""

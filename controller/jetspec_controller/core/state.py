@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .types import BudgetState, CostCurve, RoundCounters, Table
+from jetspec_controller.core.types import BudgetReadback, CostCurve, RoundCounters, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class TargetState:
     restarted: bool = False  # restarted, and not yet seen running what was decided
     producer_timestamp: float | None = None
     producer_moved_at: float | None = None
-    known: BudgetState | None = None
+    known: BudgetReadback | None = None
 
     # load
     batch: float | None = None

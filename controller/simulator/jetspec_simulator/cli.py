@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jetspec_controller.core import PolicyConfig
-from . import demands
-from .arrivals import Trace
-from .curves import DEVICES
-from .report import compare, markdown
-from .run import Outcome
-from .scenarios import INTERACTIVE, scenarios
+
+from jetspec_simulator import demands
+from jetspec_simulator.arrivals import Trace
+from jetspec_simulator.curves import DEVICES
+from jetspec_simulator.report import compare, markdown
+from jetspec_simulator.run import RunResult
+from jetspec_simulator.scenarios import INTERACTIVE, scenarios
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,7 +84,7 @@ def _run(options: argparse.Namespace) -> None:
         options.write.write_text(_replace(options.write, name, text))
 
 
-def _say(outcome: Outcome) -> None:
+def _say(outcome: RunResult) -> None:
     sys.stderr.write(f"{outcome.trace}: {outcome.policy}\n")
 
 

@@ -8,7 +8,7 @@ from jetspec_controller.core import PolicyConfig, reserve
 from jetspec_simulator.arrivals import Lengths, OpenTrace, poisson, steps
 from jetspec_simulator.curves import DEVICES
 from jetspec_simulator.policies import START, Governed, Oracle
-from jetspec_simulator.run import Outcome, run
+from jetspec_simulator.run import RunResult, run
 from jetspec_simulator.server import ServerSpec
 
 DEVICE = DEVICES["table11"]
@@ -23,7 +23,7 @@ def waves(seed: int) -> OpenTrace:
     return steps("waves", rates, 240.0, lengths, np.random.default_rng(seed))
 
 
-def governed(**changes: float) -> Outcome:
+def governed(**changes: float) -> RunResult:
     policy = Governed("model", PolicyConfig(**changes), START)
     return run(policy, DEVICE, waves(1), ServerSpec(kv_tokens=40_000), seed=1)
 
