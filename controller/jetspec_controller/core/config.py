@@ -74,9 +74,6 @@ class PolicyConfig(BaseModel):
         default=2, ge=1, le=1000, description="ticks a rise must be wanted; one number only"
     )
     dwell_s: float = Field(default=3.0, ge=0, description="no rise sooner after the last change")
-    max_dwell_s: float = Field(
-        default=12.0, ge=0, description="bound of the dwell grown by reversals; one number only"
-    )
     step_up: int = Field(default=2, ge=1, le=64, description="tiers a rise may climb in a tick")
     step_down: int = Field(default=64, ge=1, le=64, description="tiers a cut may fall in a tick")
     jitter: float = Field(
@@ -119,8 +116,4 @@ class PolicyConfig(BaseModel):
                 raise ValueError(
                     f"table entry {batch}: {budget}; a batch and a budget are at least 1"
                 )
-        if self.max_dwell_s < self.dwell_s:
-            raise ValueError(
-                f"max_dwell_s is {self.max_dwell_s}; it must be at least dwell_s {self.dwell_s}"
-            )
         return self

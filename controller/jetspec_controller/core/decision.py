@@ -70,11 +70,11 @@ def _reconcile(
         return (Action.HOLD if reached else send), desired.reason, decided
     if reached:
         settled = replace(decided, restarted=False, resends=0, resend_at=None)
-        return Action.HOLD, desired.reason, _paced(config, desired, settled, now)
+        return Action.HOLD, desired.reason, _paced(desired, settled, now)
     if state.table != desired.table or (not desired.table and state.budget != desired.budget):
         fresh = replace(decided, resends=0, resend_at=None)
         first = state.budget is None and observation.budget is None
-        return (Action.HOLD if first else send), desired.reason, _paced(config, desired, fresh, now)
+        return (Action.HOLD if first else send), desired.reason, _paced(desired, fresh, now)
     if observation.budget is None:
         return Action.HOLD, desired.reason, decided
     contested = observation.overwrites >= SECOND_WRITER_AFTER
@@ -103,11 +103,11 @@ def _running(observation: TargetObservation, state: TargetState) -> int | None:
     return read.budget if read is not None else None
 
 
-def _paced(config: PolicyConfig, desired: Desired, new: TargetState, now: float) -> TargetState:
+def _paced(desired: Desired, new: TargetState, now: float) -> TargetState:
     """Remembers a move for the dwell: of the uniform budget, or of any entry of the table."""
     old = desired.state
     if old.budget is None or new.budget is None or desired.reason in PROBES:
         return new
     if old.table != new.table:
         return replace(new, rose_at=now)
-    return new if new.table else moved(config, new, old.budget, new.budget, now)
+    return new if new.table else moved(new, old.budget, new.budget, now)

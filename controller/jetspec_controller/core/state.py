@@ -73,7 +73,6 @@ class TargetState:
     rose_at: float | None = None
     rise_ticks: int = 0  # consecutive ticks that wanted a rise
     rise_to: int | None = None  # the lowest budget wanted in those ticks
-    reversals: int = 0  # cuts soon after a rise; each doubles the dwell
     probe_budget: int | None = None  # being tried, no verdict yet
     probe_from: int = 1  # where a lost probe goes back to,
     probe_table: Table = ()  # and the table that held there

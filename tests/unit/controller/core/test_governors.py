@@ -224,7 +224,6 @@ def test_explanation_names_inputs_candidates_and_the_next_change():
         ({"governor": "table"}, "table is empty"),
         ({"governor": "table", "table": {4: 0}}, "table entry 4: 0"),
         ({"governor": "table", "table": {0: 64, 8: 16}}, "table entry 0: 64"),
-        ({"max_dwell_s": 1.0}, "max_dwell_s is 1.0"),
         ({"tolerance": 1}, "tolerance"),
         ({"step_up": 0}, "step_up"),
     ],

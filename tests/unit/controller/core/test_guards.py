@@ -132,23 +132,18 @@ def a_rise_is_confirmed() -> bool:
     return _flips(settled(**RISE)) <= 2
 
 
-RISE = {"rise_after_ticks": 2, "dwell_s": 0.0, "max_dwell_s": 0.0}
+RISE = {"rise_after_ticks": 2, "dwell_s": 0.0}
 
 
 def _slow_flips() -> int:
     """Moves while the load jumps every three ticks, long enough to confirm a rise."""
-    world = settled()
+    world = settled(dwell_s=12.0)
     loads = ([1.0] * 3 + [32.0]) * 12
     return sum(world.step(batch=n).applies for n in loads)
 
 
 @guard(patch(uniform, "rise_at", lambda config, state, target: float("-inf")))
 def a_rise_keeps_its_dwell() -> bool:
-    return _slow_flips() <= 14
-
-
-@guard(patch(pace, "REVERSAL_DWELLS", 0.0))
-def reversals_lengthen_the_dwell() -> bool:
     return _slow_flips() <= 14
 
 
