@@ -74,7 +74,7 @@ async def test_a_tick_of_many_servers(
             await service.loop.tick()
             spent.append(time.process_time() - before)
             await asyncio.sleep(1.1)
-        ready = sum(tracked.ready for tracked in service.loop.fleet.values())
+        ready = sum(managed.ready for managed in service.loop.fleet.values())
     finally:
         await service.stop()
     record_property("cpu_seconds_per_tick", spent)
