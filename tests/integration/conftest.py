@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from jetspec_sglang.training.target import load_target
 from tests.conftest import RECORDINGS
 from tests.integration.cases import Named, greedy, send
 from tests.support import oracle
+from tests.support.cut import LAYERS, cut
 from tests.support.heads import head_config, write_head
 from tests.support.prompts import SYSTEM, chat_ids, texts
 from tests.support.reference import Reference
+from tests.support.served import Served, serving
 from tests.support.server import Server
 
 REPOSITORY = Path(__file__).parents[2]
@@ -41,8 +44,9 @@ HOST = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_T
 SECONDS = 1800
 """A test may have to start two servers on a busy machine first."""
 
-WHOLE_RUN = {"jetspec", "reference"}
-"""Session fixtures that hold a server. A test's own `xdist_group` mark comes first."""
+WHOLE_RUN = {"jetspec": "servers", "reference": "servers", "served": "served"}
+"""Session fixtures that hold a server, and the group of their tests. A test's own `xdist_group`
+mark comes first."""
 
 LEARNED = (16, 64)
 """Texts that the oracle knows before any test, and tokens of each one's continuation."""
@@ -55,14 +59,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("integration") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SECONDS))
         if not item.get_closest_marker("xdist_group"):
-            shared = WHOLE_RUN.intersection(getattr(item, "fixturenames", ()))
-            group = "servers" if shared else item.nodeid.partition("::")[0]
+            fixtures = getattr(item, "fixturenames", ())
+            groups = [WHOLE_RUN[name] for name in fixtures if name in WHOLE_RUN]
+            group = groups[0] if groups else item.nodeid.partition("::")[0]
             item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """What takes longest comes first: the servers of the whole run, then slow files."""
+    [group] = item.get_closest_marker("xdist_group").args  # type: ignore[union-attr]
+    servers = [*dict.fromkeys(WHOLE_RUN.values())]
+    if group in servers:
+        return servers.index(group)
+    return len(servers) + (item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(scope="session")
-def start_server(tmp_path_factory: pytest.TempPathFactory) -> StartServer:
-    """Start a server on the embedded target: (name, flags, settings, environment) -> Server."""
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded target, or what `JETSPEC_TEST_LAYERS` leaves of it."""
+    whole = embedded.target_path()
+    layers = os.environ.get(LAYERS)
+    return cut(whole, tmp_path_factory.mktemp("model"), int(layers)) if layers else whole
+
+
+@pytest.fixture(scope="session")
+def start_server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> StartServer:
+    """Start a server on the model: (name, flags, settings, environment) -> Server."""
 
     def start(
         name: str,
@@ -73,38 +96,38 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> StartServer:
         variables = {**HOST, **(environment or {})}
         variables["JETSPEC_SETTINGS"] = json.dumps(settings or {})
         log = tmp_path_factory.mktemp("log") / f"{name}.log"
-        arguments = ["--model-path", str(embedded.target_path()), *SERVER, *flags]
+        arguments = ["--model-path", str(model), *SERVER, *flags]
         return Server.start(arguments, log, variables)
 
     return start
 
 
 @pytest.fixture(scope="session")
-def reference(start_server: StartServer) -> Iterator[Reference]:
+def reference(start_server: StartServer, model: Path) -> Iterator[Reference]:
     """Plain decoding's answers."""
     folder = Path(os.environ[RECORDINGS])
-    recorded = Reference(lambda: start_server("plain", "--max-total-tokens", "16384"), folder)
+    start = partial(start_server, "plain", "--max-total-tokens", "16384")
+    recorded = Reference(start, folder, model.name)
     yield recorded
     recorded.close()
 
 
 @pytest.fixture(scope="session")
-def target() -> Any:
-    """The embedded target in transformers, beside the servers: the independent implementation."""
-    return load_target(embedded.target_path())
+def target(model: Path) -> Any:
+    """The model in transformers, beside the servers: the independent implementation."""
+    return load_target(model)
 
 
 @pytest.fixture(scope="session")
-def heads(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def heads(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Random heads: `causal` with a draft vocabulary, `bidirectional` over the whole one."""
     folder = tmp_path_factory.mktemp("heads")
+    deep = json.loads((model / "config.json").read_text())["num_hidden_layers"]
+    causal = head_config(causal=True, layers=2, target_layers=deep)
+    bidirectional = head_config(causal=False, layers=1, target_layers=deep)
     return {
-        "causal": write_head(
-            folder / "causal", head_config(causal=True, layers=2), seed=1, draft_vocab=4000
-        ),
-        "bidirectional": write_head(
-            folder / "bidirectional", head_config(causal=False, layers=1), seed=2
-        ),
+        "causal": write_head(folder / "causal", causal, seed=1, draft_vocab=4000),
+        "bidirectional": write_head(folder / "bidirectional", bidirectional, seed=2),
     }
 
 
@@ -160,6 +183,14 @@ def jetspec(
             yield starting.result()
         finally:
             starting.result().stop()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """`jetspec serve`: the whole embedded model with the shipped head, and its controller."""
+    with serving(tmp_path_factory.mktemp("serve")) as running_command:
+        yield running_command
+        running_command.assert_sigterm_ends_all_of_it()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -19,7 +20,11 @@ from jetspec_sglang.cache import cache_dir
 
 
 class ByGroup(LoadScopeScheduling):
-    """Hands out whole groups, the largest first."""
+    """Hands out whole groups, in the order of the collection."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
 
     @cached_property
     def groups(self) -> dict[str, str]:

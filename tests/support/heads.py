@@ -28,14 +28,23 @@ TARGET = {
 """SmolLM2-135M-Instruct's sizes, with a small MLP."""
 
 
-def head_config(*, causal: bool, layers: int = 1, **changes: Any) -> HeadConfig:
+def head_config(
+    *,
+    causal: bool,
+    layers: int = 1,
+    target_layers: int = TARGET["num_target_layers"],
+    **changes: Any,
+) -> HeadConfig:
+    """Taps at the second layer of the target, at its middle and at its last but one."""
+    taps = [1, target_layers // 2, target_layers - 2]
     return HeadConfig.from_dict(
         {
             **TARGET,
+            "num_target_layers": target_layers,
             "block_size": 8,
             "num_hidden_layers": layers,
             "is_causal": causal,
-            "dflash_config": {"target_layer_ids": [1, 15, 28], "mask_token_id": 5},
+            "dflash_config": {"target_layer_ids": taps, "mask_token_id": 5},
             **changes,
         }
     )

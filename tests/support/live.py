@@ -1,17 +1,14 @@
-"""A server watched by a real controller and a real Prometheus with the repository's rules, under load.
+"""`jetspec serve` watched by a real Prometheus with the repository's rules, under load.
 
-`serve(folder)` starts a server whose KV pool is small; `watched(url, folder)` starts both beside a
-running JETSPEC server and ends them; `drive` makes the
-load: 1 to 20 requests in flight, streamed and not, at budgets that the controller, a pin and a hand
-choose, with an aborted request, a pause, a list of targets that cannot be read, and retractions
-where the KV pool is small. About a minute.
+`watched(served, folder)` starts Prometheus beside server and controller, and ends it; `drive` makes
+the load: 1 to 20 requests in flight, streamed and not, at budgets that the controller, a pin and a
+hand choose, with an aborted request, a pause, and retractions, as the KV pool is small. About half
+a minute.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -22,20 +19,16 @@ from pathlib import Path
 import httpx
 
 from deploy.stack import demo, prometheus
-from jetspec_sglang import embedded
 from jetspec_sglang.cli.supervise import end, is_ready, start
-from tests.support.controller_process import TOKEN, Controller
 from tests.support.ports import free_port
 from tests.support.prompts import SYSTEM
-from tests.support.server import Server
+from tests.support.served import Served
 
-POOL = "1800"
-"""Slots: too few for `MOST` requests, so that some are retracted."""
 MOST = 20
 """Requests in flight: more than the server runs at a time, so that some wait."""
 STAGES = ((1, None), (4, 8), (MOST, None), (2, 16))
 """(requests in flight, pinned budget)."""
-STAGE_S = 9.0
+STAGE_S = 6.0
 TICKS_S = 2.5
 """Two ticks of the controller: it has seen what a hand did."""
 SCRAPES_S = 11.0
@@ -44,63 +37,33 @@ SCRAPES_S = 11.0
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Addresses of the three processes, and the moment at which watching began."""
+    """Server and controller, Prometheus' address, and the moment at which watching began."""
 
-    server: str
-    controller: str
+    served: Served
     prometheus: str
     since: float
 
     def expositions(self) -> dict[str, str]:
         """What server and controller expose now."""
-        urls = {"engine": self.server, "controller": self.controller}
+        urls = {"engine": self.served.url, "controller": self.served.controller}
         return {
             name: httpx.get(f"{url}/metrics", follow_redirects=True, timeout=30).text
             for name, url in urls.items()
         }
 
 
-def serve(folder: Path) -> Server:
-    """The embedded model with its own head. The caller stops it."""
-    arguments = [
-        *("--model-path", str(embedded.target_path()), "--dtype", "float32"),
-        *("--speculative-algorithm", "JETSPEC"),
-        *("--speculative-draft-model-path", str(embedded.head_path())),
-        *("--page-size", "1", "--max-running-requests", "16", "--max-total-tokens", POOL),
-        *("--enable-metrics", "--sleep-on-idle", "--served-model-name", "SmolLM2-135M-Instruct"),
-    ]
-    environment = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": "1"}
-    return Server.start(arguments, folder / "server.log", environment)
-
-
 @contextlib.contextmanager
-def watched(server: str, folder: Path) -> Iterator[Watched]:
-    """Controller and Prometheus beside the server."""
-    config = folder / "controller.yaml"
-    content = {
-        "targets": [server],
-        "policy": {"interval_s": 1.0},
-        "discovery": {"file": {"path": str(folder / "no-such-list.json")}},
-        "state": {"path": str(folder / "state.sqlite")},
-        "audit": {"path": str(folder / "audit.jsonl")},
-    }
-    config.write_text(json.dumps(content))
+def watched(served: Served, folder: Path) -> Iterator[Watched]:
+    """Prometheus beside server and controller."""
     since = time.time()
-    controller = Controller(folder, config)
+    jobs = {"sglang": served.url, "jetspec-controller": served.controller}
+    companion = prometheus.companion(folder, free_port(), "1d", jobs)
+    process = start(["env", "GOMAXPROCS=1", *companion["command"]], companion["log"])
     try:
-        asyncio.run(controller.started())
-        jobs = {"sglang": server, "jetspec-controller": controller.url}
-        companion = prometheus.companion(folder, free_port(), "1d", jobs)
-        process = start(["env", "GOMAXPROCS=1", *companion["command"]], companion["log"])
-        try:
-            _until_ready(companion["ready"], Path(companion["log"]))
-            yield Watched(server, controller.url, companion["page"], since)
-        finally:
-            end(process, signal.SIGTERM, 20)
+        _until_ready(companion["ready"], Path(companion["log"]))
+        yield Watched(served, companion["page"], since)
     finally:
-        if controller.process.poll() is None:
-            controller.process.terminate()
-            controller.process.wait(20)
+        end(process, signal.SIGTERM, 20)
 
 
 def _until_ready(url: str, log: Path) -> None:
@@ -112,7 +75,7 @@ def _until_ready(url: str, log: Path) -> None:
 
 def drive(live: Watched, prompts: Sequence[str]) -> None:
     """The load. Every answer is checked to be one."""
-    with demo.connect(live.server, None, MOST) as client, _control(live) as control:
+    with demo.connect(live.served.url, None, MOST) as client, _control(live) as control:
         target = control.get("/v1/targets").json()["targets"][0]["id"]
         for concurrency, budget in STAGES:
             if budget is not None:
@@ -132,7 +95,7 @@ def drive(live: Watched, prompts: Sequence[str]) -> None:
 
 
 def _control(live: Watched) -> httpx.Client:
-    return httpx.Client(base_url=live.controller, headers=TOKEN, timeout=30)
+    return httpx.Client(base_url=live.served.controller, headers=live.served.token, timeout=30)
 
 
 def _retract(client: httpx.Client, prompts: Sequence[str]) -> None:

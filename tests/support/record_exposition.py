@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from jetspec_sglang.bench.datasets import load_prompts
-from tests.support.live import drive, serve, watched
+from tests.support.live import drive, watched
+from tests.support.served import serving
 
 FOLDER = Path(__file__).parents[1] / "data" / "exposition"
 
@@ -36,16 +37,12 @@ def condensed(text: str) -> str:
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        server = serve(folder)
-        try:
-            with watched(server.url, folder) as live:
-                drive(live, load_prompts("chat"))
-                FOLDER.mkdir(parents=True, exist_ok=True)
-                for name, text in live.expositions().items():
-                    (FOLDER / f"{name}.prom").write_text(condensed(text))
-                    print(FOLDER / f"{name}.prom")
-        finally:
-            server.stop()
+        with serving(folder) as served, watched(served, folder) as live:
+            drive(live, load_prompts("chat"))
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            for name, text in live.expositions().items():
+                (FOLDER / f"{name}.prom").write_text(condensed(text))
+                print(FOLDER / f"{name}.prom")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import jetspec_sglang
-from jetspec_sglang import embedded
 from tests.support.oracle import digest
 from tests.support.server import Server
 
@@ -32,10 +31,11 @@ CONCURRENCY = 16
 class Reference:
     """Recorded answers; `start` makes the plain server when one is missing."""
 
-    def __init__(self, start: Callable[[], Server], recordings: Path) -> None:
+    def __init__(self, start: Callable[[], Server], recordings: Path, model: str) -> None:
+        """`model` is the name of its folder."""
         self._start = start
         self._server: Server | None = None
-        self.folder = recordings / f"plain-{fingerprint()}"
+        self.folder = recordings / f"plain-{fingerprint(model)}"
         self.oracle = self.folder / "oracle"
         self.oracle.mkdir(parents=True, exist_ok=True)
 
@@ -90,11 +90,11 @@ class Reference:
         _write(self._path(request), answer)
 
 
-def fingerprint() -> str:
+def fingerprint(model: str) -> str:
     """Names everything that plain decoding's bits depend on."""
     package = Path(jetspec_sglang.__file__).parent
     parts = [
-        embedded.target_path().name,
+        model,
         version("sglang"),
         version("torch"),
         platform.processor() or platform.machine(),

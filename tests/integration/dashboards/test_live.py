@@ -1,8 +1,8 @@
 """Every expression of dashboards, rules and alerts against a real Prometheus under real load.
 
-One load for all: Prometheus with the repository's own configuration scrapes a JETSPEC
-server and a controller; then each query is asked through its API and must bring data. None is left
-out: the host exposes the series of CUDA graphs too, and the load brings about retractions, an
+One load for all: Prometheus with the repository's own configuration scrapes the server and the
+controller of `jetspec serve`; then each query is asked through its API and must bring data. None is
+left out: the host exposes the series of CUDA graphs too, and the load brings about retractions, an
 aborted request, drift and a list of targets that cannot be read.
 """
 
@@ -24,9 +24,10 @@ from dashboards.drawing.dashboard import load
 from dashboards.drawing.page import Queries
 from dashboards.drawing.prometheus import Prometheus, Result, Span
 from dashboards.drawing.variables import SCRAPE_S, resolve
-from tests.support.live import SCRAPES_S, Watched, drive, serve, watched
+from tests.support.live import SCRAPES_S, Watched, drive, watched
 from tests.support.prompts import texts
 from tests.support.promql import names
+from tests.support.served import Served
 
 pytestmark = pytest.mark.integration
 
@@ -44,20 +45,14 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """With a server of its own: the shared one's tests are the other worker's, and run meanwhile."""
+def seen(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is not installed; apt-get install prometheus")
-    folder = tmp_path_factory.mktemp("watched")
-    server = serve(folder)
-    try:
-        with watched(server.url, folder) as live:
-            drive(live, texts(16))
-            time.sleep(SCRAPES_S)
-            span = Span(live.since, time.time(), SCRAPE_S)
-            yield Seen(live, Prometheus(live.prometheus), span)
-    finally:
-        server.stop()
+    with watched(served, tmp_path_factory.mktemp("watched")) as live:
+        drive(live, texts(16))
+        time.sleep(SCRAPES_S)
+        span = Span(live.since, time.time(), SCRAPE_S)
+        yield Seen(live, Prometheus(live.prometheus), span)
 
 
 def has_data(results: list[Result]) -> bool:

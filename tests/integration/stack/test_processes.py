@@ -20,8 +20,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.test_serve_command import children_of_group
 from tests.support.ports import free_port
+from tests.support.served import children_of_group
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ PROMPT = [7, 8, 9]
 
 @pytest.fixture(autouse=True)
 def _no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "fingerprint", lambda: "one-machine")
+    monkeypatch.setattr(reference, "fingerprint", lambda _: "one-machine")
 
 
 class Plain:
@@ -46,7 +46,7 @@ def plain() -> Plain:
 
 @pytest.fixture
 def recorded(plain: Plain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reference:
-    made = Reference(lambda: plain, tmp_path)
+    made = Reference(lambda: plain, tmp_path, "model")
     monkeypatch.setenv(oracle.VARIABLE, str(made.oracle))
     return made
 
@@ -87,7 +87,8 @@ def test_bigrams_are_what_was_taught_whatever_else_is_recorded(recorded: Referen
 
 def test_an_answer_is_asked_for_once_per_content(recorded: Reference, plain: Plain) -> None:
     first = recorded.answers([request(), request(tokens=2)])
-    again = Reference(lambda: pytest.fail("nothing is missing"), recorded.folder.parent)
+    folder = recorded.folder.parent
+    again = Reference(lambda: pytest.fail("nothing is missing"), folder, "model")
     assert again.answers([request(), request(tokens=2)]) == first
     assert len(plain.asked) == 2
     recorded.answers([request(stop=["x"])])
