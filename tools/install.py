@@ -4,8 +4,8 @@ With `--prune` it also removes the shared environments in the cache that this cl
 with `--tests` it also installs the programs that some tests drive (Prometheus, Alertmanager,
 Chromium), with `--full-tests` those of `make test-full` too (buildah).
 
-Contract: afterwards `.venv/bin` holds python, jetspec and jetspec-controller. Two layers:
-the *shared* environment under the cache folder holds every dependency at the version pinned in
+Contract: afterwards `.venv/bin` holds python, jetspec, jetspec-controller and jetspec-simulate. Two
+layers: the *shared* environment under the cache folder holds every dependency at the version pinned in
 constraints.txt, and its name is a hash of what it was made from, so that clones that need the same
 things use one copy; `.venv` in the clone is a few files that add the clone's own code on top.
 Standard library only, for any CPython >= 3.11. The path goes to stdout, all else to stderr.
@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECTS = (".", "controller")
+PROJECTS = (".", "controller", "controller/simulator")
 """Folders of the clone that hold a pyproject.toml, installed in this order."""
 
 OLDEST_PYTHON = (3, 11)
@@ -83,14 +83,16 @@ def install(root: Path, cache: Path) -> Path:
 
 
 def requirements(root: Path) -> list[str]:
-    """Every requirement of the clone's projects, extras and build tools included, sorted."""
+    """What the clone's projects need besides each other, extras and build tools included, sorted."""
     wanted: set[str] = set()
+    own: set[str] = set()
     for folder in PROJECTS:
         pyproject = tomllib.loads((root / folder / "pyproject.toml").read_text())
         project = pyproject["project"]
+        own.add(project["name"])
         wanted.update(pyproject["build-system"]["requires"], project.get("dependencies", []))
         wanted.update(*project.get("optional-dependencies", {}).values())
-    return sorted(wanted)
+    return sorted(wanted - own)
 
 
 def environment_key(wanted: list[str], constraints: str) -> str:

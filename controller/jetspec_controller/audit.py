@@ -17,8 +17,8 @@ from typing import Any, TextIO
 
 import orjson
 
-from .metrics import ControllerMetrics
-from .settings import AuditSettings
+from jetspec_controller.exporter import ControllerMetrics
+from jetspec_controller.settings import AuditSettings
 
 logger = logging.getLogger(__name__)
 SYSTEM = "controller"

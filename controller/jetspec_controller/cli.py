@@ -1,5 +1,5 @@
-"""The console script `jetspec-controller`: run, check-config, simulate, replay, explain,
-pin, unpin, pause, resume.
+"""The console script `jetspec-controller`: run, check-config, replay, explain, pin,
+unpin, pause, resume.
 
 Exit status: 0 for success, 1 for a failure while running, 2 for invalid arguments, 130 if
 interrupted.
@@ -17,10 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import __version__, commands
-from .kube import KubernetesUnavailableError
-from .settings import Settings, SettingsError, load
-from .simulator import cli as simulator
+from jetspec_controller import __version__, commands
+from jetspec_controller.kube import KubernetesUnavailableError
+from jetspec_controller.settings import Settings, SettingsError, load
 
 logger = logging.getLogger(__name__)
 
@@ -72,24 +71,24 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .serve import serve
+    from jetspec_controller.process import serve
 
     return asyncio.run(serve(_settings(options), options.config, flags(options)))
 
 
 def _check_config(options: argparse.Namespace) -> int:
-    from .parts import check_parts
-    from .tokens import Tokens
+    from jetspec_controller.components import check_components
+    from jetspec_controller.tokens import Tokens
 
     settings = _settings(options)
     Tokens.load(settings.api)
-    asyncio.run(check_parts(settings))
+    asyncio.run(check_components(settings))
     print(settings.model_dump_json(indent=2) if options.show else f"valid: {settings.digest}")
     return 0
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from .replay import replay
+    from jetspec_controller.replay import replay
 
     for line in replay(options.recording, options.policy, target=options.target):
         print(line)
@@ -97,7 +96,7 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from .explain import explain
+    from jetspec_controller.explain import explain
 
     print(asyncio.run(explain(options.url, options.target)))
     return 0
@@ -151,10 +150,6 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument(
         "--policy", type=_mapping, default={}, metavar="JSON", help="policy keys to change"
     )
-
-    simulate = words.add_parser("simulate", help="compare policies on simulated servers")
-    simulate.set_defaults(command=simulator.run)
-    simulator.add_options(simulate)
 
     explain = words.add_parser("explain", help="why a server has its budget")
     explain.set_defaults(command=_explain)

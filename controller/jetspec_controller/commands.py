@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .core import Fault
-from .http_client import FetchError, HttpClient
-from .settings import TARGET_ID, SettingsError
-from .tokens import read_tokens
+from jetspec_controller.core import Fault
+from jetspec_controller.http_client import FetchError, HttpClient
+from jetspec_controller.settings import TARGET_ID, SettingsError
+from jetspec_controller.tokens import read_tokens
 
 TIMEOUT_S = 10.0
 TOKEN_VARIABLE = "JETSPEC_CONTROLLER_TOKEN"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from .http_client import FetchError, HttpClient
-from .writes import SPAN_S
+from jetspec_controller.http_client import FetchError, HttpClient
+from jetspec_controller.writes import SPAN_S
 
 TIMEOUT_S = 5.0
 

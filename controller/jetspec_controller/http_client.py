@@ -18,7 +18,7 @@ from typing import Any, Self
 import aiohttp
 import orjson
 
-from .core import Fault
+from jetspec_controller.core import Fault
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 1 << 16

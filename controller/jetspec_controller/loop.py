@@ -13,18 +13,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from .actuators import Outcome
-from .audit import AuditLog, Event
-from .core import Decision, Governor, PolicyConfig, TargetObservation, decide
-from .metrics import ControllerMetrics
-from .parts import Parts
-from .recorder import Recorder
-from .settings import policy_for
-from .show import expect, show
-from .state_file import StateFile, StateUnavailableError
-from .targets import Target
-from .tracked import DecisionSummary, Tracked, summary
-from .writes import SPAN_S
+from jetspec_controller.actuators import Outcome
+from jetspec_controller.audit import AuditLog, Event
+from jetspec_controller.components import Components
+from jetspec_controller.core import Decision, Governor, PolicyConfig, TargetObservation, decide
+from jetspec_controller.exporter import ControllerMetrics
+from jetspec_controller.managed import DecisionSummary, ManagedTarget, summary
+from jetspec_controller.recorder import Recorder
+from jetspec_controller.settings import policy_for
+from jetspec_controller.state_file import StateFile, StateUnavailableError
+from jetspec_controller.target_metrics import export, start_counters
+from jetspec_controller.targets import Target
+from jetspec_controller.writes import SPAN_S
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class ControlLoop:
 
     def __init__(
         self,
-        parts: Parts,
+        components: Components,
         *,
         state: StateFile,
         metrics: ControllerMetrics,
@@ -47,17 +47,17 @@ class ControlLoop:
         recorder: Recorder | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.settings = parts.settings
-        self.discovery = parts.discovery
-        self.source = parts.source
-        self.actuator = parts.actuator
+        self.settings = components.settings
+        self.discovery = components.discovery
+        self.source = components.source
+        self.actuator = components.actuator
         self.state = state
         self.metrics = metrics
         self.audit = audit
         self.recorder = recorder
         self.clock = clock
         self.patience_s = PATIENCE * self.settings.policy.interval_s
-        self.fleet: dict[str, Tracked] = {}
+        self.fleet: dict[str, ManagedTarget] = {}
         self.last_tick: float | None = None
         self.observed = False
         self._started = format(int(clock()), "x")
@@ -90,17 +90,17 @@ class ControlLoop:
         fleet = list(self.fleet.values())
         observations, _ = await asyncio.gather(self._observe(fleet, now), self._start_reads(fleet))
         applies = []
-        for tracked in fleet:
+        for managed in fleet:
             try:
-                applies += self._decide(tracked, observations[tracked.target.id], now)
+                applies += self._decide(managed, observations[managed.target.id], now)
             except Exception:
                 # One server's trouble must not leave the others without a decision.
-                logger.exception("%s: no decision", tracked.target.id)
-                self.metrics.decision_errors_total.labels(tracked.target.id).inc()
+                logger.exception("%s: no decision", managed.target.id)
+                self.metrics.decision_errors_total.labels(managed.target.id).inc()
         await _patiently(applies, self.patience_s)
-        if fleet and all(tracked.ready for tracked in fleet):
+        if fleet and all(managed.ready for managed in fleet):
             self.metrics.last_success_timestamp_seconds.set(now)
-        self.observed = self.observed or any(tracked.ready for tracked in fleet)
+        self.observed = self.observed or any(managed.ready for managed in fleet)
         self.last_tick = time.monotonic()
         self.metrics.loop_duration_seconds.observe(time.monotonic() - started)
 
@@ -119,14 +119,14 @@ class ControlLoop:
             return policy.model_copy(update=pinned), Governor.PINNED
         return policy, policy.governor
 
-    async def use(self, parts: Parts) -> None:
-        """Continue with other parts between two ticks. The knowledge about the servers is kept."""
+    async def use(self, components: Components) -> None:
+        """Continue with other components between two ticks. The knowledge about the servers is kept."""
         async with self._ticking:
             await self._drain()
-            self.settings = parts.settings
+            self.settings = components.settings
             self.patience_s = PATIENCE * self.settings.policy.interval_s
-            self.discovery, self.source = parts.discovery, parts.source
-            self.actuator = parts.actuator
+            self.discovery, self.source = components.discovery, components.source
+            self.actuator = components.actuator
 
     async def stop(self, *, restore: bool) -> None:
         """End running calls. With `restore`, give servers their launch budgets back."""
@@ -138,23 +138,23 @@ class ControlLoop:
         """Wait for running control calls, and cancel those that do not end."""
         tasks = [
             task
-            for tracked in self.fleet.values()
-            for task in (tracked.read_task, tracked.apply_task)
+            for managed in self.fleet.values()
+            for task in (managed.read_task, managed.apply_task)
             if task is not None
         ]
         await _patiently(tasks, self.settings.control.timeout_s)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for tracked in self.fleet.values():
-            tracked.read_task = tracked.apply_task = None
+        for managed in self.fleet.values():
+            managed.read_task = managed.apply_task = None
 
     def _update_fleet(self, targets: Sequence[Target]) -> None:
         named = {target.id: target for target in targets}
         gone = [name for name in self.fleet if name not in named]
         for name in gone:
-            tracked = self.fleet.pop(name)
-            for task in (tracked.read_task, tracked.apply_task):
+            managed = self.fleet.pop(name)
+            for task in (managed.read_task, managed.apply_task):
                 if task is not None:
                     task.cancel()
             self.actuator.forget(name)
@@ -166,8 +166,8 @@ class ControlLoop:
             if name in self.fleet:
                 self.fleet[name].target = target
             else:
-                self.fleet[name] = Tracked(target, deque(maxlen=self.settings.api.history))
-                expect(self.metrics, name)
+                self.fleet[name] = ManagedTarget(target, deque(maxlen=self.settings.api.history))
+                start_counters(self.metrics, name)
                 self.audit.write(
                     Event.TARGET_ADDED, target=name, url=target.url, origin=target.origin
                 )
@@ -177,44 +177,46 @@ class ControlLoop:
         for pin in self.state.expire_pins(now):
             self.audit.write(Event.PIN_EXPIRED, target=pin.target, budget=pin.budget)
 
-    async def _observe(self, fleet: Sequence[Tracked], now: float) -> dict[str, TargetObservation]:
+    async def _observe(
+        self, fleet: Sequence[ManagedTarget], now: float
+    ) -> dict[str, TargetObservation]:
         started = time.monotonic()
-        observations = await self.source.observe([tracked.target for tracked in fleet], now)
+        observations = await self.source.observe([managed.target for managed in fleet], now)
         self.metrics.scrape_seconds.observe(time.monotonic() - started)
         return dict(observations)
 
-    async def _start_reads(self, fleet: Sequence[Tracked]) -> None:
-        for tracked in fleet:
-            if tracked.read_task is None:
-                tracked.read_task = asyncio.create_task(self.actuator.read(tracked.target))
-        reads = [tracked.read_task for tracked in fleet if tracked.read_task is not None]
+    async def _start_reads(self, fleet: Sequence[ManagedTarget]) -> None:
+        for managed in fleet:
+            if managed.read_task is None:
+                managed.read_task = asyncio.create_task(self.actuator.read(managed.target))
+        reads = [managed.read_task for managed in fleet if managed.read_task is not None]
         await _patiently(reads, self.patience_s)
 
     def _decide(
-        self, tracked: Tracked, observation: TargetObservation, now: float
+        self, managed: ManagedTarget, observation: TargetObservation, now: float
     ) -> list[asyncio.Task[None]]:
         """Decide for one server and start its control call, if any. Returns this call."""
-        policy, mode = self.policy(tracked.target)
+        policy, mode = self.policy(managed.target)
         steered = policy.governor not in (Governor.OFF, Governor.ADVISORY)
-        if tracked.take_read(now, steered=steered):
-            self.audit.write(Event.RESTARTED, target=tracked.target.id)
-        if tracked.newly_contested(now):
-            self._report_second_writer(tracked, now)
-        self._remember_launch(tracked)
-        observation = tracked.observed(observation)
+        if managed.take_read(now, steered=steered):
+            self.audit.write(Event.RESTARTED, target=managed.target.id)
+        if managed.newly_contested(now):
+            self._report_second_writer(managed, now)
+        self._remember_launch(managed)
+        observation = managed.observed(observation)
         if self.recorder is not None:
             self.recorder.write(now, policy, observation)
-        decision, tracked.state = decide(policy, observation, tracked.state, now)
-        previous, tracked.decision, tracked.mode = tracked.decision, decision, mode
+        decision, managed.state = decide(policy, observation, managed.state, now)
+        previous, managed.decision, managed.mode = managed.decision, decision, mode
         self._decisions += 1
-        entry = summary(f"{self._started}-{self._decisions}", decision, mode, tracked)
-        tracked.history.append(entry)
-        show(
+        entry = summary(f"{self._started}-{self._decisions}", decision, mode, managed)
+        managed.history.append(entry)
+        export(
             self.metrics,
-            tracked,
+            managed,
             policy,
-            self.state.pins.get(tracked.target.id),
-            self.actuator.breaker_level(tracked.target.id),
+            self.state.pins.get(managed.target.id),
+            self.actuator.breaker_level(managed.target.id),
         )
         if decision.applies or previous is None or _wanted(previous) != _wanted(decision):
             self.audit.write(
@@ -231,18 +233,20 @@ class ControlLoop:
             )
         if not decision.applies:
             return []
-        if tracked.apply_task is not None and not tracked.apply_task.done():
+        if managed.apply_task is not None and not managed.apply_task.done():
             entry.result, entry.detail = Outcome.BUSY, "the last decision is still being sent"
             self.metrics.applies_total.labels(decision.target, Outcome.BUSY).inc()
             return []
-        tracked.apply_task = asyncio.create_task(self._apply(tracked, decision, entry))
-        return [tracked.apply_task]
+        managed.apply_task = asyncio.create_task(self._apply(managed, decision, entry))
+        return [managed.apply_task]
 
-    async def _apply(self, tracked: Tracked, decision: Decision, entry: DecisionSummary) -> None:
-        tracked.writes.plan = None
-        result = await self.actuator.apply(tracked.target, decision)
-        tracked.last_apply = result
-        tracked.writes.sent(result)
+    async def _apply(
+        self, managed: ManagedTarget, decision: Decision, entry: DecisionSummary
+    ) -> None:
+        managed.writes.in_force = None
+        result = await self.actuator.apply(managed.target, decision)
+        managed.last_apply = result
+        managed.writes.sent(result)
         entry.result, entry.detail = result.outcome, result.detail
         name, outcome = decision.target, result.outcome
         self.metrics.applies_total.labels(name, outcome).inc()
@@ -258,9 +262,9 @@ class ControlLoop:
             seconds=round(result.seconds, 4),
         )
 
-    def _report_second_writer(self, tracked: Tracked, now: float) -> None:
-        name, found = tracked.target.id, tracked.writes.plan
-        overwrites = tracked.writes.overwrites(now)
+    def _report_second_writer(self, managed: ManagedTarget, now: float) -> None:
+        name, found = managed.target.id, managed.writes.in_force
+        overwrites = managed.writes.overwrites(now)
         logger.error(
             "%s: somebody else changed its budget %d times within %.0f minutes: another controller "
             "or a script; it now runs %s",
@@ -271,8 +275,8 @@ class ControlLoop:
         )
         self.audit.write(Event.SECOND_WRITER, target=name, overwrites=overwrites, found=found)
 
-    def _remember_launch(self, tracked: Tracked) -> None:
-        name, state = tracked.target.id, tracked.read_back
+    def _remember_launch(self, managed: ManagedTarget) -> None:
+        name, state = managed.target.id, managed.read_back
         if state is None or name in self.state.launch:
             return
         try:
@@ -281,16 +285,16 @@ class ControlLoop:
             self.state.launch[name] = state
             logger.error("%s: its launch budget is kept in memory only: %s", name, error)
 
-    async def _restore(self, tracked: Tracked) -> None:
-        launch, now = self.state.launch.get(tracked.target.id), tracked.read_back
+    async def _restore(self, managed: ManagedTarget) -> None:
+        launch, now = self.state.launch.get(managed.target.id), managed.read_back
         if launch is None or (
             now is not None and (now.budget, now.table) == (launch.budget, launch.table)
         ):
             return
-        result = await self.actuator.restore(tracked.target, launch)
+        result = await self.actuator.restore(managed.target, launch)
         self.audit.write(
             Event.APPLIED if result.outcome is Outcome.APPLIED else Event.APPLY_FAILED,
-            target=tracked.target.id,
+            target=managed.target.id,
             decision="restore",
             result=result.outcome,
             detail=result.detail,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from .core import PolicyConfig, TargetObservation
+from jetspec_controller.core import PolicyConfig, TargetObservation
 
 logger = logging.getLogger(__name__)
 

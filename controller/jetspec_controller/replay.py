@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from .core import Decision, TargetState, decide
-from .recorder import read
-from .settings import explain, policy_for
+from jetspec_controller.core import Decision, TargetState, decide
+from jetspec_controller.recorder import read
+from jetspec_controller.settings import explain, policy_for
 
 
 def replay(

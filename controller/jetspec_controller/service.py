@@ -1,6 +1,6 @@
-"""The running controller: its parts, its loop, and the actions of people. No HTTP here.
+"""The running controller: its components, its loop, and the actions of people. No HTTP here.
 
-Starts and stops the loop, swaps the parts on a reload, and carries out pins and pauses. A change by
+Starts and stops the loop, swaps the components on a reload, and carries out pins and pauses. A change by
 a person first goes to the state file. Then it takes effect. Then it goes to the audit log.
 """
 
@@ -14,17 +14,24 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from . import __version__
-from .audit import AuditLog, Event
-from .core import Governor, PolicyConfig
-from .loop import ControlLoop
-from .metrics import ControllerMetrics
-from .parts import build_parts
-from .recorder import Recorder
-from .settings import OnShutdown, Settings, SettingsError, in_force, load, policy_for
-from .state_file import Pin, StateFile
-from .tokens import Tokens
-from .tracked import Tracked
+from jetspec_controller import __version__
+from jetspec_controller.audit import AuditLog, Event
+from jetspec_controller.components import build_components
+from jetspec_controller.core import Governor, PolicyConfig
+from jetspec_controller.exporter import ControllerMetrics
+from jetspec_controller.loop import ControlLoop
+from jetspec_controller.managed import ManagedTarget
+from jetspec_controller.recorder import Recorder
+from jetspec_controller.settings import (
+    OnShutdown,
+    Settings,
+    SettingsError,
+    in_force,
+    load,
+    policy_for,
+)
+from jetspec_controller.state_file import Pin, StateFile
+from jetspec_controller.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
@@ -83,9 +90,9 @@ class Service:
         recorder = None if settings.record is None else Recorder(settings.record)
         if recorder is not None:
             self._stack.callback(recorder.close)
-        self._parts = await build_parts(settings, self.metrics, self.clock)
+        self._components = await build_components(settings, self.metrics, self.clock)
         self.loop = ControlLoop(
-            self._parts,
+            self._components,
             state=self.state,
             metrics=self.metrics,
             audit=self.audit,
@@ -102,7 +109,7 @@ class Service:
         restore = self.settings.on_shutdown is OnShutdown.RESTORE
         await self.loop.stop(restore=restore)
         self.audit.write(Event.STOPPED, on_shutdown=self.settings.on_shutdown)
-        await self._parts.stack.aclose()
+        await self._components.stack.aclose()
         await self._stack.aclose()
 
     @property
@@ -118,15 +125,17 @@ class Service:
         """Whether any server has been read successfully since the start."""
         return self.loop.observed
 
-    def tracked(self, target_id: str) -> Tracked | None:
+    def managed(self, target_id: str) -> ManagedTarget | None:
         return self.loop.fleet.get(target_id)
 
-    def pin(self, tracked: Tracked, budget: int, ttl_s: float, reason: str, actor: str) -> Pin:
+    def pin(
+        self, managed: ManagedTarget, budget: int, ttl_s: float, reason: str, actor: str
+    ) -> Pin:
         """Raises BudgetNotAllowedError, StateUnavailableError."""
-        policy = policy_for(self.settings.policy, tracked.target.policy)
-        self._check_pin(tracked, policy, budget)
+        policy = policy_for(self.settings.policy, managed.target.policy)
+        self._check_pin(managed, policy, budget)
         now = self.clock()
-        pin = Pin(tracked.target.id, budget, actor, reason, now, now + ttl_s)
+        pin = Pin(managed.target.id, budget, actor, reason, now, now + ttl_s)
         self.state.set_pin(pin)
         self.audit.write(
             Event.PIN_SET,
@@ -162,14 +171,14 @@ class Service:
                 wanted = load(self._config_path, self._flags)
                 settings, waiting = in_force(wanted, self.settings)
                 tokens = Tokens.load(settings.api)
-                parts = await build_parts(settings, self.metrics, self.clock)
+                components = await build_components(settings, self.metrics, self.clock)
             except SettingsError as error:
                 self.metrics.config_last_reload_success.set(0)
                 self.audit.write(Event.CONFIG_REFUSED, actor=actor, detail=str(error))
                 raise
-            old = self._parts
-            self._parts, self.settings, self.tokens = parts, settings, tokens
-            await self.loop.use(parts)
+            old = self._components
+            self._components, self.settings, self.tokens = components, settings, tokens
+            await self.loop.use(components)
             await old.stack.aclose()
             self.restart_needed = waiting
             self.metrics.show_config(settings.digest)
@@ -180,12 +189,12 @@ class Service:
             )
             return waiting
 
-    def _check_pin(self, tracked: Tracked, policy: PolicyConfig, budget: int) -> None:
+    def _check_pin(self, managed: ManagedTarget, policy: PolicyConfig, budget: int) -> None:
         if policy.governor is Governor.OFF:
-            raise BudgetNotAllowedError(f"{tracked.target.id} has governor off")
+            raise BudgetNotAllowedError(f"{managed.target.id} has governor off")
         low, high = policy.min_budget, policy.max_budget
-        if tracked.read_back is not None:
-            high = min(high, tracked.read_back.max_budget)
+        if managed.read_back is not None:
+            high = min(high, managed.read_back.max_budget)
         if not low <= budget <= high:
             raise BudgetNotAllowedError(f"budget is {budget}; allowed is {low} to {high}")
 

@@ -28,9 +28,9 @@ from pydantic_settings import (
     SettingsError as SourceError,
 )
 
-from .connections import Endpoint, HttpUrl, Secret, Section, Tls
-from .core import PolicyConfig
-from .targets import host_port
+from jetspec_controller.connections import Endpoint, HttpUrl, Secret, Section, Tls
+from jetspec_controller.core import PolicyConfig
+from jetspec_controller.targets import host_port
 
 TARGET_ID = r"^[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,127}$"
 TargetId = Annotated[str, Field(pattern=TARGET_ID)]

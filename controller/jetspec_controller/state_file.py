@@ -19,8 +19,8 @@ from typing import Any
 
 import orjson
 
-from .core import BudgetState
-from .metrics import ControllerMetrics
+from jetspec_controller.core import BudgetReadback
+from jetspec_controller.exporter import ControllerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class StateFile:
         )
         self.paused = paused
 
-    def remember_launch(self, target: str, state: BudgetState) -> None:
+    def remember_launch(self, target: str, state: BudgetReadback) -> None:
         """Store the budget that a server had when it was first seen. Raises
         StateUnavailableError."""
         kept = {
@@ -135,14 +135,14 @@ class StateFile:
 
     def _load(self) -> None:
         self.pins: dict[str, Pin] = {}
-        self.launch: dict[str, BudgetState] = {}
+        self.launch: dict[str, BudgetReadback] = {}
         for row in self._connection.execute("SELECT * FROM pins"):
             pin = Pin(*row)
             self.pins[pin.target] = pin
         for target, text in self._connection.execute("SELECT * FROM launch"):
             kept = orjson.loads(text)
             table = tuple((batch, budget) for batch, budget in kept["table"])
-            self.launch[target] = BudgetState(
+            self.launch[target] = BudgetReadback(
                 kept["budget"], tuple(kept["tiers"]), kept["max_budget"], table
             )
         flags = dict(self._connection.execute("SELECT * FROM flags"))

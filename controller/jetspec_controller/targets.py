@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
-from .connections import Secret
+from jetspec_controller.connections import Secret
 
 
 class Origin(StrEnum):

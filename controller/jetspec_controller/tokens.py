@@ -7,7 +7,7 @@ import hmac
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .settings import ApiSettings, SettingsError
+from jetspec_controller.settings import ApiSettings, SettingsError
 
 MIN_LENGTH = 16
 ANYONE = "anyone"

@@ -6,24 +6,35 @@
 // chunk's softmax is computed by itself and folded into the row's running state, first chunk
 // first. Hence a row has the same bits alone, in a tree, in a prefill chunk, at any batch and
 // with any number of threads.
-#include <omp.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "kernels.hpp"
 #include "plan.hpp"
+#include "pool.hpp"
 
 namespace jetspec {
 namespace {
 
 constexpr int64_t kWorthThreads = 200000;  // multiply-adds from which threads pay off
 
+// Memory of one thread, kept from call to call.
+struct Scratch {
+  std::vector<float> queries, scores, running, fresh;
+  std::vector<int32_t> own_slots;
+  std::vector<size_t> own_ends;
+
+  static Scratch& mine() {
+    static thread_local Scratch scratch;
+    return scratch;
+  }
+};
+
 // One thread's work on tiles; T is the pool's element type.
 template <typename T>
 class TileRunner {
  public:
-  explicit TileRunner(const Problem& problem) : p_(problem) {}
+  TileRunner(const Problem& problem, Scratch& scratch) : p_(problem), scratch_(scratch) {}
 
   // The tile's state over its chunk-th chunk alone.
   void attend(const Tile& tile, int64_t chunk, State state) {
@@ -33,32 +44,32 @@ class TileRunner {
     const T* values = static_cast<const T*>(p_.v) + tile.kv_head * p_.v_dim;
     const int64_t from = chunk * kChunk, to = from + kChunk;
     const int64_t shared = std::clamp<int64_t>(tile.shared - from, 0, kChunk);
-    scores_.resize(rows * kScoreStride);
+    scratch_.scores.resize(rows * kScoreStride);
     state.clear(rows, p_.v_dim);
 
     in_fours(rows, [&](auto four, int64_t x) {
-      dot<four()>(&q_[x * p_.k_dim], p_.k_dim, keys, p_.k_stride, slots + from, shared,
-                  &scores_[x * kScoreStride]);
+      dot<four()>(&scratch_.queries[x * p_.k_dim], p_.k_dim, keys, p_.k_stride, slots + from, shared,
+                  &scratch_.scores[x * kScoreStride]);
     });
     for (int64_t row = tile.first; row < tile.last; ++row) {
       const int64_t x0 = (row - tile.first) * group;
       const Own own = own_keys(tile, row, from, to);
       in_fours(group, [&](auto four, int64_t x) {
-        dot<four()>(&q_[(x0 + x) * p_.k_dim], p_.k_dim, keys, p_.k_stride, own.slots, own.count,
-                    &scores_[(x0 + x) * kScoreStride + shared]);
+        dot<four()>(&scratch_.queries[(x0 + x) * p_.k_dim], p_.k_dim, keys, p_.k_stride, own.slots, own.count,
+                    &scratch_.scores[(x0 + x) * kScoreStride + shared]);
       });
       for (int64_t x = x0; x < x0 + group; ++x)
-        soften(&scores_[x * kScoreStride], shared + own.count, state.top[x], state.total[x]);
+        soften(&scratch_.scores[x * kScoreStride], shared + own.count, state.top[x], state.total[x]);
     }
     in_fours(rows, [&](auto four, int64_t x) {
-      mix<four()>(&scores_[x * kScoreStride], values, p_.v_stride, slots + from, shared,
+      mix<four()>(&scratch_.scores[x * kScoreStride], values, p_.v_stride, slots + from, shared,
                   state.acc + x * p_.v_dim, p_.v_dim);
     });
     for (int64_t row = tile.first; row < tile.last; ++row) {
       const int64_t x0 = (row - tile.first) * group;
       const Own own = own_keys(tile, row, from, to);
       in_fours(group, [&](auto four, int64_t x) {
-        mix<four()>(&scores_[(x0 + x) * kScoreStride + shared], values, p_.v_stride, own.slots,
+        mix<four()>(&scratch_.scores[(x0 + x) * kScoreStride + shared], values, p_.v_stride, own.slots,
                     own.count, state.acc + (x0 + x) * p_.v_dim, p_.v_dim);
       });
     }
@@ -67,12 +78,12 @@ class TileRunner {
   // Reads the tile's queries, scaled, and its rows' own keys. Before `attend`.
   void open(const Tile& tile) {
     const int64_t group = p_.group(), size = group * p_.k_dim;
-    q_.resize((tile.last - tile.first) * size);
-    own_slots_.clear();
-    own_ends_.clear();
+    scratch_.queries.resize((tile.last - tile.first) * size);
+    scratch_.own_slots.clear();
+    scratch_.own_ends.clear();
     for (int64_t row = tile.first; row < tile.last; ++row) {
       const int64_t at = (p_.row_starts[tile.request] + row) * p_.q_stride + tile.kv_head * size;
-      float* to = &q_[(row - tile.first) * size];
+      float* to = &scratch_.queries[(row - tile.first) * size];
       with_io([&](auto type) {
         const auto* from = static_cast<const decltype(type)*>(p_.q) + at;
         for (int64_t d = 0; d < size; d += kLanes) store(to + d, load(from + d) * p_.scale);
@@ -102,8 +113,6 @@ class TileRunner {
     return State(memory.data(), rows);
   }
 
-  std::vector<float> running, fresh;
-
  private:
   struct Own {
     const int32_t* slots;
@@ -121,14 +130,14 @@ class TileRunner {
     if (p_.io_type == kHalf) f(Half());
   }
 
-  // Slots of the rows from below the root down to `row`, appended to own_slots_.
+  // Slots of the rows from below the root down to `row`, appended to scratch_.own_slots.
   void list_ancestors(const Tile& tile, int64_t row) {
     const int32_t* slots = slots_of(tile) + p_.prefix_lens[tile.request];
     const int64_t* parents = p_.parents + p_.row_starts[tile.request];
-    const size_t begin = own_slots_.size();
-    for (int64_t node = row; node > 0; node = parents[node]) own_slots_.push_back(slots[node]);
-    std::reverse(own_slots_.begin() + begin, own_slots_.end());
-    own_ends_.push_back(own_slots_.size());
+    const size_t begin = scratch_.own_slots.size();
+    for (int64_t node = row; node > 0; node = parents[node]) scratch_.own_slots.push_back(slots[node]);
+    std::reverse(scratch_.own_slots.begin() + begin, scratch_.own_slots.end());
+    scratch_.own_ends.push_back(scratch_.own_slots.size());
   }
 
   // The keys of `row` after the tile's shared ones, as far as they lie in places [from, to).
@@ -136,9 +145,9 @@ class TileRunner {
     const int32_t* slots;
     int64_t count;
     if (p_.mode == kTree) {
-      const size_t i = row - tile.first, begin = i ? own_ends_[i - 1] : 0;
-      slots = own_slots_.data() + begin;
-      count = own_ends_[i] - begin;
+      const size_t i = row - tile.first, begin = i ? scratch_.own_ends[i - 1] : 0;
+      slots = scratch_.own_slots.data() + begin;
+      count = scratch_.own_ends[i] - begin;
     } else {
       slots = slots_of(tile) + tile.shared;
       count = p_.mode == kCausal ? row - tile.first : 0;
@@ -168,55 +177,45 @@ class TileRunner {
   }
 
   const Problem& p_;
-  std::vector<float> q_, scores_;
-  std::vector<int32_t> own_slots_;
-  std::vector<size_t> own_ends_;
+  Scratch& scratch_;
 };
 
 template <typename T>
 void run(const Problem& problem, int64_t bs) {
-  const int64_t threads = omp_get_max_threads();
-  const Plan plan(problem, bs, threads);
+  const Plan plan(problem, bs, Pool::threads());
   // Where tiles are split, every task leaves its state here for the tile's fold.
   const bool split = plan.tasks.size() > plan.tiles.size();
   std::vector<std::vector<float>> partial(split ? plan.tasks.size() : 0);
-
-#pragma omp parallel if (threads > 1 && plan.tasks.size() > 1 && plan.work >= kWorthThreads)
-  {
-    TileRunner<T> runner(problem);
-#pragma omp for schedule(dynamic)
-    for (size_t i = 0; i < plan.tasks.size(); ++i) {
-      const Task& task = plan.tasks[i];
-      const Tile& tile = plan.tiles[task.tile];
-      const int64_t rows = (tile.last - tile.first) * problem.group();
-      runner.open(tile);
-      if (split) {
-        runner.attend(tile, task.first, runner.state(partial[i], tile));
-        continue;
-      }
-      State running = runner.state(runner.running, tile);
-      const State fresh = runner.state(runner.fresh, tile);
-      running.clear(rows, problem.v_dim);
-      for (int64_t chunk = task.first; chunk < task.last; ++chunk) {
-        runner.attend(tile, chunk, fresh);
-        running.fold(fresh, rows, problem.v_dim);
-      }
-      runner.close(tile, running);
+  const bool worth_threads = plan.work >= kWorthThreads;
+  const auto rows_of = [&](const Tile& tile) { return (tile.last - tile.first) * problem.group(); };
+  Pool::run(plan.tasks.size(), worth_threads, [&](int64_t i) {
+    Scratch& scratch = Scratch::mine();
+    TileRunner<T> runner(problem, scratch);
+    const Task& task = plan.tasks[i];
+    const Tile& tile = plan.tiles[task.tile];
+    runner.open(tile);
+    if (split) return runner.attend(tile, task.first, runner.state(partial[i], tile));
+    State running = runner.state(scratch.running, tile);
+    const State fresh = runner.state(scratch.fresh, tile);
+    running.clear(rows_of(tile), problem.v_dim);
+    for (int64_t chunk = task.first; chunk < task.last; ++chunk) {
+      runner.attend(tile, chunk, fresh);
+      running.fold(fresh, rows_of(tile), problem.v_dim);
     }
-    if (split) {
-#pragma omp for schedule(dynamic)
-      for (size_t i = 0; i < plan.tasks.size(); ++i) {
-        if (plan.tasks[i].first != 0) continue;
-        const Tile& tile = plan.tiles[plan.tasks[i].tile];
-        const int64_t rows = (tile.last - tile.first) * problem.group();
-        State running = runner.state(runner.running, tile);
-        running.clear(rows, problem.v_dim);
-        for (int64_t chunk = 0; chunk < tile.chunks; ++chunk)
-          running.fold(runner.state(partial[i + chunk], tile), rows, problem.v_dim);
-        runner.close(tile, running);
-      }
-    }
-  }
+    runner.close(tile, running);
+  });
+  if (!split) return;
+  Pool::run(plan.tasks.size(), worth_threads, [&](int64_t i) {
+    if (plan.tasks[i].first != 0) return;
+    Scratch& scratch = Scratch::mine();
+    TileRunner<T> runner(problem, scratch);
+    const Tile& tile = plan.tiles[plan.tasks[i].tile];
+    State running = runner.state(scratch.running, tile);
+    running.clear(rows_of(tile), problem.v_dim);
+    for (int64_t chunk = 0; chunk < tile.chunks; ++chunk)
+      running.fold(runner.state(partial[i + chunk], tile), rows_of(tile), problem.v_dim);
+    runner.close(tile, running);
+  });
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 
 Callers have checked shapes and dtypes; here tensors only become pointers. A tensor is given to the
 library as it is, never as an address: the call then holds it, a converted copy too, until the
-kernel is done. The first call of any function compiles the library (file I/O, see `build`). The
-library runs on OpenMP; torch is imported first, so it shares torch's own thread pool and thread
-count.
+kernel is done. The first call of any function compiles the library (file I/O, see `build`). The library has a
+pool of threads of its own, whose size is torch's number of threads until `set_threads` names
+another.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _POINTER: Any = Pointer
 _INT: Any = ctypes.c_int
 _LONG: Any = ctypes.c_int64
 _FLOAT: Any = ctypes.c_float
+_MOST_THREADS = 64
 
 
 @cache
@@ -66,6 +67,10 @@ def load() -> ctypes.CDLL:
         [_POINTER] + [_LONG] * 3 + [_POINTER, _LONG, _LONG, _POINTER, _LONG, _INT]
     )
     library.jetspec_rotate.restype = _INT
+    library.jetspec_threads.argtypes = []
+    library.jetspec_threads.restype = _INT
+    library.jetspec_set_threads.argtypes = [_INT]
+    library.jetspec_set_threads.restype = None
     library.jetspec_linear_panel.argtypes = []
     library.jetspec_linear_panel.restype = _LONG
     library.jetspec_linear_pack.argtypes = [_POINTER] + [_LONG] * 2 + [_POINTER]
@@ -73,6 +78,22 @@ def load() -> ctypes.CDLL:
     library.jetspec_linear.argtypes = [_POINTER] + [_LONG] * 3 + [_POINTER, _LONG] + [_POINTER] * 2
     library.jetspec_linear.restype = None
     return library
+
+
+def threads() -> int:
+    """Threads that a kernel call is shared among, the caller counted."""
+    return load().jetspec_threads()
+
+
+def set_threads(count: int | None) -> None:
+    """Share kernel calls among `count` threads (1 to 64), or as many as torch uses (None).
+
+    Raises:
+        ValueError: on a count outside 1 to 64.
+    """
+    if count is not None and not 1 <= count <= _MOST_THREADS:
+        raise ValueError(f"threads {count}: must be from 1 to {_MOST_THREADS}")
+    load().jetspec_set_threads(count or 0)
 
 
 def dense_rows(x: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,6 @@
 // a tree, where both count. There the rows of a panel are walked in groups that fit the registers,
 // and each walk fetches its share of the next panel, so that arithmetic hides the memory's time.
 #include <immintrin.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "pool.hpp"
 #include "vec.hpp"
 
 namespace jetspec {
@@ -29,6 +29,7 @@ constexpr int kMostRows = 6;  // 12 accumulators, two weights, one input of 16 r
 constexpr int64_t kPanel = 2 * kLanes;
 constexpr int64_t kLine = 64 / sizeof(float);
 constexpr int64_t kWorthThreads = 1 << 16;  // multiply-adds
+constexpr int64_t kGroupsAlone = 4;  // interleaved by the caller: less than waking a thread costs
 
 // Part of the next panel that a walk over this one fetches: `lines` cache lines a step.
 struct Ahead {
@@ -96,13 +97,12 @@ int64_t jetspec_linear_panel() { return kPanel; }
 
 // weight [outputs, depth] -> packed [ceil(outputs / kPanel), depth, kPanel], filled up with zeros.
 void jetspec_linear_pack(const float* weight, int64_t outputs, int64_t depth, float* packed) {
-#pragma omp parallel for
-  for (int64_t first = 0; first < outputs; first += kPanel) {
-    const int64_t width = std::min(kPanel, outputs - first);
+  Pool::run((outputs + kPanel - 1) / kPanel, true, [=](int64_t panel) {
+    const int64_t first = panel * kPanel, width = std::min(kPanel, outputs - first);
     float* to = packed + first * depth;
     for (int64_t k = 0; k < depth; ++k, to += kPanel)
       for (int64_t j = 0; j < kPanel; ++j) to[j] = j < width ? weight[(first + j) * depth + k] : 0;
-  }
+  });
 }
 
 // x [rows, depth] with rows `stride` apart -> out [rows, outputs], contiguous. `bias` may be null.
@@ -114,32 +114,26 @@ void jetspec_linear(const float* x, int64_t stride, int64_t rows, int64_t depth,
   float* const interleaved = memory.data();
   const Groups groups{rows};
   const int64_t panels = (outputs + kPanel - 1) / kPanel;
-#pragma omp parallel if (panels > 1 && rows * depth * outputs >= kWorthThreads)
-  {
-#pragma omp for schedule(static)
+  const bool worth_threads = rows * depth * outputs >= kWorthThreads;
+  Pool::run(groups.count, worth_threads && groups.count > kGroupsAlone, [&](int64_t group) {
+    const int64_t first = groups.first(group);
+    interleave(x + first * stride, stride, groups.size(group), depth, interleaved + first * depth);
+  });
+  const int64_t weights_of_panel = kPanel * depth;
+  // The first walk over a panel fetches the whole next one, or the first two a half each.
+  const int64_t shares = std::min<int64_t>(groups.count, 2);
+  const int64_t lines = kPanel / kLine / shares;
+  Pool::run(panels, worth_threads, [&](int64_t panel) {
+    const int64_t at = panel * kPanel, width = std::min(kPanel, outputs - at);
+    const float* weights = packed + at * depth;
     for (int64_t group = 0; group < groups.count; ++group) {
-      const int64_t first = groups.first(group);
-      interleave(x + first * stride, stride, groups.size(group), depth,
-                 interleaved + first * depth);
+      const int64_t first = groups.first(group), size = groups.size(group);
+      const bool fetch = panel + 1 < panels && group < shares;
+      const float* next = weights + weights_of_panel + group * lines * kLine * depth;
+      kWalks[size - 1](interleaved + first * depth, weights, depth, bias ? bias + at : nullptr,
+                       out + first * outputs + at, outputs, width, {next, fetch ? lines : 0});
     }
-    const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    const int64_t end = panels * (thread + 1) / threads;
-    for (int64_t panel = panels * thread / threads; panel < end; ++panel) {
-      const int64_t at = panel * kPanel, width = std::min(kPanel, outputs - at);
-      const float* weights = packed + at * depth;
-      // The first walk fetches the whole next panel, or the first two a half each.
-      const int64_t shares = std::min<int64_t>(groups.count, 2);
-      const int64_t lines = kPanel / kLine / shares;
-      for (int64_t group = 0; group < groups.count; ++group) {
-        const int64_t first = groups.first(group), size = groups.size(group);
-        const bool fetch = panel + 1 < end && group < shares;
-        const float* next = weights + kPanel * depth + group * lines * kLine * depth;
-        kWalks[size - 1](interleaved + first * depth, weights, depth, bias ? bias + at : nullptr,
-                         out + first * outputs + at, outputs, width,
-                         {next, fetch ? lines : 0});
-      }
-    }
-  }
+  });
 }
 
 }  // extern "C"

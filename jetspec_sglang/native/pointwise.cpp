@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "plan.hpp"
+#include "pool.hpp"
 
 namespace jetspec {
 namespace {
 
-constexpr int64_t kWorthRows = 1 << 17;  // elements from which a parallel region pays
+constexpr int64_t kWorthRows = 1 << 17;  // elements from which threads pay off
 
 template <typename F>
 void each_row(int64_t rows, int64_t width, F&& f) {
-#pragma omp parallel for if (rows > 1 && rows * width >= kWorthRows)
-  for (int64_t row = 0; row < rows; ++row) f(row);
+  Pool::run(rows, rows * width >= kWorthRows, f);
 }
 
 template <typename T>

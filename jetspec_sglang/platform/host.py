@@ -81,13 +81,18 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
         from jetspec_sglang import native
         from jetspec_sglang.platform.fused import register_fused_layers
 
-        native.load()
+        threads = torch.get_num_threads()
         if not os.environ.get(THREADS):
-            torch.set_num_threads(min(torch.get_num_threads(), usable_cpus()))
+            threads = min(threads, usable_cpus())
+            torch.set_num_threads(threads)
+        native.set_threads(threads)
         register_fused_layers(self.get_dispatch_key_name())
 
     def post_load_model(self, model: torch.nn.Module) -> None:
         from jetspec_sglang.platform.linear import pack_linears
 
         packed = pack_linears(model)
+        if all(weight.dtype == torch.float32 for weight in model.parameters()):
+            # No product is left to torch, whose idle threads would spin on the pool's cores.
+            torch.set_num_threads(1)
         logger.info("packed %d linear layers of %s", packed, type(model).__name__)

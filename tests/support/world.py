@@ -14,7 +14,7 @@ from jetspec_controller.core import (
     RANK_EDGES,
     Action,
     BudgetCounters,
-    BudgetState,
+    BudgetReadback,
     CostCurve,
     CostPoint,
     CostSource,
@@ -131,7 +131,7 @@ class World:
             producer_timestamp=self.now + 600.0,
             producer_ticks_when_idle=True,
             started_at=self.started_at,
-            budget=BudgetState(self.budget, self.tiers, self.tiers[-1], self.table),
+            budget=BudgetReadback(self.budget, self.tiers, self.tiers[-1], self.table),
             counters=self.counters(),
             cost=self._calibration if self.with_gauges else None,
         )

@@ -1,6 +1,6 @@
 """Sends budgets to servers and reads them back."""
 
-from .base import Actuator, ApplyResult, Outcome
-from .sglang import SGLangActuator
+from jetspec_controller.actuators.base import Actuator, ApplyResult, Outcome
+from jetspec_controller.actuators.sglang import SGLangActuator
 
 __all__ = ["Actuator", "ApplyResult", "Outcome", "SGLangActuator"]

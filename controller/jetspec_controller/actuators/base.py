@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from ..core import BudgetState, Decision
-from ..targets import Target
+from jetspec_controller.core import BudgetReadback, Decision
+from jetspec_controller.targets import Target
 
 
 class Outcome(StrEnum):
@@ -32,20 +32,20 @@ class ApplyResult:
 
     outcome: Outcome
     detail: str = ""
-    read_back: BudgetState | None = None
+    read_back: BudgetReadback | None = None
     seconds: float = 0.0
 
 
 class Actuator(Protocol):
     """Reads and sets the budget of servers."""
 
-    async def read(self, target: Target) -> BudgetState:
+    async def read(self, target: Target) -> BudgetReadback:
         """The budget in force. Raises FetchError."""
 
     async def apply(self, target: Target, decision: Decision) -> ApplyResult:
         """Send a decision that `applies`, then read back. Raises nothing."""
 
-    async def restore(self, target: Target, launch: BudgetState) -> ApplyResult:
+    async def restore(self, target: Target, launch: BudgetReadback) -> ApplyResult:
         """Put back the budget or table a server had before it came under control."""
 
     def breaker_level(self, target_id: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..settings import ControlSettings
+from jetspec_controller.settings import ControlSettings
 
 CLOSED, TRIAL, OPEN = 0, 1, 2
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..core import BudgetState, Fault, Table
-from ..http_client import FetchError
+from jetspec_controller.core import BudgetReadback, Fault, Table
+from jetspec_controller.http_client import FetchError
 
 KEY = "jetspec_tree_budget"
 
@@ -20,7 +20,7 @@ def changes(budget: int, table: Table) -> dict[str, int]:
     return {KEY: table[0][1], **{f"{KEY}.{batch}": entry for batch, entry in table}}
 
 
-def launch_changes(state: BudgetState) -> dict[str, int]:
+def launch_changes(state: BudgetReadback) -> dict[str, int]:
     """The values that bring a server to `state`."""
     return {KEY: state.budget, **{f"{KEY}.{batch}": entry for batch, entry in state.table}}
 
@@ -32,7 +32,7 @@ def taken(body: Any) -> bool:
     return all(body)
 
 
-def budget_state(body: Any) -> BudgetState:
+def budget_state(body: Any) -> BudgetReadback:
     """`internal_states[i]["jetspec"]` of every rank as one state: rank 0's, marked inconsistent
     if another rank says otherwise. Raises FetchError: EMPTY for a server without JETSPEC.
     """
@@ -51,10 +51,10 @@ def budget_state(body: Any) -> BudgetState:
     return first if same else replace(first, consistent=False)
 
 
-def _rank_state(rank: Any) -> BudgetState:
+def _rank_state(rank: Any) -> BudgetReadback:
     try:
         table = {int(batch): int(budget) for batch, budget in dict(rank["table"] or {}).items()}
-        return BudgetState(
+        return BudgetReadback(
             budget=int(rank["budget"]),
             tiers=tuple(sorted(int(tier) for tier in rank["tiers"])),
             max_budget=int(rank["max_budget"]),

@@ -14,14 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ..core import Action, BudgetState, Decision, Fault
-from ..http_client import FetchError, HttpClient
-from ..metrics import ControllerMetrics
-from ..settings import ControlSettings
-from ..targets import Target
-from .base import ApplyResult, Outcome
-from .breaker import OPEN, Breaker
-from .messages import budget_state, changes, launch_changes, taken
+from jetspec_controller.actuators.base import ApplyResult, Outcome
+from jetspec_controller.actuators.breaker import OPEN, Breaker
+from jetspec_controller.actuators.messages import budget_state, changes, launch_changes, taken
+from jetspec_controller.core import Action, BudgetReadback, Decision, Fault
+from jetspec_controller.exporter import ControllerMetrics
+from jetspec_controller.http_client import FetchError, HttpClient
+from jetspec_controller.settings import ControlSettings
+from jetspec_controller.targets import Target
 
 OUTCOMES = {
     Fault.TIMEOUT: Outcome.TIMEOUT,
@@ -69,7 +69,7 @@ class SGLangActuator:
         self._breakers: dict[str, Breaker] = {}
         self._last_error: dict[str, FetchError] = {}
 
-    async def read(self, target: Target) -> BudgetState:
+    async def read(self, target: Target) -> BudgetReadback:
         async with self._call(target):
             return await self._read(target)
 
@@ -78,7 +78,7 @@ class SGLangActuator:
             raise ValueError(f"nothing to send: {decision.action} {decision.budget}")
         return await self._send(target, changes(decision.budget, decision.table))
 
-    async def restore(self, target: Target, launch: BudgetState) -> ApplyResult:
+    async def restore(self, target: Target, launch: BudgetReadback) -> ApplyResult:
         return await self._send(target, launch_changes(launch))
 
     def breaker_level(self, target_id: str) -> int:
@@ -123,7 +123,7 @@ class SGLangActuator:
             return ApplyResult(Outcome.NOT_IN_FORCE, detail, state)
         return ApplyResult(Outcome.APPLIED, "", state)
 
-    async def _read(self, target: Target) -> BudgetState:
+    async def _read(self, target: Target) -> BudgetReadback:
         reply = await self._client.get(
             f"{target.url}/server_info",
             timeout_s=self._settings.timeout_s,

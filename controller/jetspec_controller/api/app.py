@@ -8,10 +8,19 @@ import orjson
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
-from .. import __version__
-from ..service import Service
-from . import control, decisions, health, page, pins, problems, simulate, targets
-from .limits import BodyLimit
+from jetspec_controller import __version__
+from jetspec_controller.api import (
+    control,
+    decisions,
+    health,
+    page,
+    pins,
+    problems,
+    simulate,
+    targets,
+)
+from jetspec_controller.api.limits import BodyLimit
+from jetspec_controller.service import Service
 
 DESCRIPTION = "Sets the JetSpec tree budget of SGLang servers by their load."
 

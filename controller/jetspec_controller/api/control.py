@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from .deps import ActorDep, ServiceDep
-from .examples import answers
+from jetspec_controller.api.deps import ActorDep, ServiceDep
+from jetspec_controller.api.examples import answers
 
 router = APIRouter(prefix="/v1", tags=["control"])
 

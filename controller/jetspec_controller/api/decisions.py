@@ -9,10 +9,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from ..settings import TARGET_ID
-from ..tracked import DecisionSummary
-from .deps import ServiceDep
-from .examples import SUMMARY, answers
+from jetspec_controller.api.deps import ServiceDep
+from jetspec_controller.api.examples import SUMMARY, answers
+from jetspec_controller.managed import DecisionSummary
+from jetspec_controller.settings import TARGET_ID
 
 router = APIRouter(prefix="/v1/decisions", tags=["decisions"])
 
@@ -37,7 +37,7 @@ async def list_decisions(
     """Decisions of one or of all servers; `api.history` are kept for each server."""
     fleet = service.loop.fleet.values()
     histories = [
-        reversed(tracked.history) for tracked in fleet if target in (None, tracked.target.id)
+        reversed(managed.history) for managed in fleet if target in (None, managed.target.id)
     ]
     newest_first = heapq.merge(*histories, key=lambda entry: entry.at, reverse=True)
     recent = takewhile(lambda entry: entry.at > since, newest_first)

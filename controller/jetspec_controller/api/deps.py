@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from ..audit import Event
-from ..service import Service
-from ..settings import TARGET_ID
-from ..tokens import ANYONE
-from ..tracked import Tracked
-from .problems import ProblemError
+from jetspec_controller.api.problems import ProblemError
+from jetspec_controller.audit import Event
+from jetspec_controller.managed import ManagedTarget
+from jetspec_controller.service import Service
+from jetspec_controller.settings import TARGET_ID
+from jetspec_controller.tokens import ANYONE
 
 BEARER = HTTPBearer(auto_error=False, description="A token of the controller's token file.")
 
@@ -26,17 +26,17 @@ def get_service(request: Request) -> Service:
 ServiceDep = Annotated[Service, Depends(get_service)]
 
 
-def get_tracked(
+def get_managed(
     service: ServiceDep,
     target_id: Annotated[str, Path(pattern=TARGET_ID, examples=["127.0.0.1:30000"])],
-) -> Tracked:
-    tracked = service.tracked(target_id)
-    if tracked is None:
+) -> ManagedTarget:
+    managed = service.managed(target_id)
+    if managed is None:
         raise ProblemError(404, "unknown-target", f"there is no target {target_id!r}")
-    return tracked
+    return managed
 
 
-TrackedDep = Annotated[Tracked, Depends(get_tracked)]
+TrackedDep = Annotated[ManagedTarget, Depends(get_managed)]
 
 
 def get_actor(

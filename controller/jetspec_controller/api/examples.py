@@ -10,13 +10,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..actuators import ApplyResult, Outcome
-from ..core import (
+from jetspec_controller.actuators import ApplyResult, Outcome
+from jetspec_controller.api.problems import responses
+from jetspec_controller.api.views import SpeedAtBudget, TargetDetail, TargetList, TargetSummary
+from jetspec_controller.core import (
     AcceptCurve,
     AcceptPoint,
     Action,
     BudgetCounters,
-    BudgetState,
+    BudgetReadback,
     Candidate,
     Clamp,
     CostCurve,
@@ -30,11 +32,9 @@ from ..core import (
     Signal,
     TargetObservation,
 )
-from ..state_file import Pin
-from ..targets import Origin
-from ..tracked import DecisionSummary
-from .problems import responses
-from .views import SpeedAtBudget, TargetDetail, TargetList, TargetSummary
+from jetspec_controller.managed import DecisionSummary
+from jetspec_controller.state_file import Pin
+from jetspec_controller.targets import Origin
 
 TARGET = "10.0.0.1:30000"
 AT = 1_764_460_800.0
@@ -51,7 +51,7 @@ CANDIDATES = (
 
 COST = CostCurve((CostPoint(128.0, 0.047), CostPoint(256.0, 0.064)), CostSource.GAUGES)
 
-READ_BACK = BudgetState(32, (1, 16, 32, 64), 64, TABLE, width=8, block_size=16, rounds=5120)
+READ_BACK = BudgetReadback(32, (1, 16, 32, 64), 64, TABLE, width=8, block_size=16, rounds=5120)
 
 DECISION = Decision(
     TARGET,

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Response
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from pydantic import BaseModel
 
-from .. import __version__
-from .deps import ServiceDep
-from .examples import answers
-from .problems import ProblemError
+from jetspec_controller import __version__
+from jetspec_controller.api.deps import ServiceDep
+from jetspec_controller.api.examples import answers
+from jetspec_controller.api.problems import ProblemError
 
 router = APIRouter(tags=["health"])
 

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from .problems import ProblemError
+from jetspec_controller.api.problems import ProblemError
 
 router = APIRouter(include_in_schema=False)
 

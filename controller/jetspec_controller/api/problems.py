@@ -11,9 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from ..service import BudgetNotAllowedError
-from ..settings import SettingsError
-from ..state_file import StateUnavailableError
+from jetspec_controller.service import BudgetNotAllowedError
+from jetspec_controller.settings import SettingsError
+from jetspec_controller.state_file import StateUnavailableError
 
 logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..core import Candidate, Decision, Governor, Reason, SourceError, decide
-from ..settings import TARGET_ID, explain, policy_for
-from .deps import ServiceDep, get_tracked
-from .examples import CANDIDATES, TARGET, answers
-from .problems import ProblemError
+from jetspec_controller.api.deps import ServiceDep, get_managed
+from jetspec_controller.api.examples import CANDIDATES, TARGET, answers
+from jetspec_controller.api.problems import ProblemError
+from jetspec_controller.core import Candidate, Decision, Governor, Reason, SourceError, decide
+from jetspec_controller.settings import TARGET_ID, explain, policy_for
 
 router = APIRouter(prefix="/v1/simulate", tags=["simulate"])
 
@@ -68,12 +68,12 @@ OUTLOOK = Outlook(8.0, 16, 16, Reason.TABLE_UPDATE, 0.209, CANDIDATES, ())
 @router.post("", responses=answers(Simulation(TARGET, (OUTLOOK,)), 404, 409, 422))
 async def simulate(service: ServiceDep, asked: WhatIf) -> Simulation:
     """For each load: the candidates, the model's choice and what would be decided now."""
-    tracked = get_tracked(service, asked.target)
-    observation = tracked.observation
+    managed = get_managed(service, asked.target)
+    observation = managed.observation
     if observation is None:
         raise ProblemError(409, "not-observed", f"{asked.target} has not been observed yet")
     try:
-        base = policy_for(service.settings.policy, tracked.target.policy)
+        base = policy_for(service.settings.policy, managed.target.policy)
         policy = policy_for(base, {"governor": Governor.MODEL, **asked.policy})
     except ValidationError as error:
         raise ProblemError(422, "invalid-policy", f"policy.{explain(error)}") from error
@@ -89,7 +89,7 @@ async def simulate(service: ServiceDep, asked: WhatIf) -> Simulation:
             if asked.arrival_rate is None
             else asked.arrival_rate,
         )
-        decision, _ = decide(policy, changed, tracked.state, now)
+        decision, _ = decide(policy, changed, managed.state, now)
         return _outlook(running, decision)
 
     return Simulation(asked.target, tuple(map(outlook, asked.running_requests)))

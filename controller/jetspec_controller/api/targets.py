@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from .deps import ServiceDep, TrackedDep
-from .examples import TARGET_DETAIL, TARGET_LIST, answers
-from .views import TargetDetail, TargetList, detail, summarise
+from jetspec_controller.api.deps import ServiceDep, TrackedDep
+from jetspec_controller.api.examples import TARGET_DETAIL, TARGET_LIST, answers
+from jetspec_controller.api.views import TargetDetail, TargetList, detail, summarise
 
 router = APIRouter(prefix="/v1/targets", tags=["targets"])
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/targets", tags=["targets"])
 async def list_targets(service: ServiceDep) -> TargetList:
     """Every server, its budget and the reason for it."""
     return TargetList(
-        targets=tuple(summarise(service, tracked) for tracked in service.loop.fleet.values()),
+        targets=tuple(summarise(service, managed) for managed in service.loop.fleet.values()),
         paused=service.state.paused,
         interval_s=service.settings.policy.interval_s,
         discovery_problems=service.loop.discovery.problems,
@@ -23,6 +23,6 @@ async def list_targets(service: ServiceDep) -> TargetList:
 
 
 @router.get("/{target_id}", responses=answers(TARGET_DETAIL, 404))
-async def get_target(service: ServiceDep, tracked: TrackedDep) -> TargetDetail:
+async def get_target(service: ServiceDep, managed: TrackedDep) -> TargetDetail:
     """One server: inputs, their ages, the candidates, the limits hit, and the outcome."""
-    return detail(service, tracked)
+    return detail(service, managed)

@@ -8,12 +8,19 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..actuators import ApplyResult
-from ..core import BudgetState, Decision, Reason, SourceError, Table, TargetObservation
-from ..service import Service
-from ..state_file import Pin
-from ..targets import Origin
-from ..tracked import Tracked
+from jetspec_controller.actuators import ApplyResult
+from jetspec_controller.core import (
+    BudgetReadback,
+    Decision,
+    Reason,
+    SourceError,
+    Table,
+    TargetObservation,
+)
+from jetspec_controller.managed import ManagedTarget
+from jetspec_controller.service import Service
+from jetspec_controller.state_file import Pin
+from jetspec_controller.targets import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ class TargetDetail:
     summary: TargetSummary
     decision: Decision | None
     observation: TargetObservation | None
-    read_back: BudgetState | None
+    read_back: BudgetReadback | None
     last_apply: ApplyResult | None
     breaker: Annotated[
         int, Field(description="0: calls are sent, 1: a trial call is due, 2: calls are held back")
@@ -93,18 +100,18 @@ class PinRequest(BaseModel):
     reason: str = Field("", max_length=500, description="kept in the audit log")
 
 
-def summarise(service: Service, tracked: Tracked) -> TargetSummary:
-    decision, observation = tracked.decision, tracked.observation
-    target = tracked.target
+def summarise(service: Service, managed: ManagedTarget) -> TargetSummary:
+    decision, observation = managed.decision, managed.observation
+    target = managed.target
     return TargetSummary(
         id=target.id,
         url=target.url,
         origin=target.origin,
-        ready=tracked.ready,
-        mode=tracked.mode,
-        budget=tracked.budget_now,
-        desired_budget=tracked.desired_now,
-        table=() if tracked.read_back is None else tracked.read_back.table,
+        ready=managed.ready,
+        mode=managed.mode,
+        budget=managed.budget_now,
+        desired_budget=managed.desired_now,
+        table=() if managed.read_back is None else managed.read_back.table,
         reason=None if decision is None else decision.reason,
         running_requests=None if observation is None else observation.running_requests,
         waiting_requests=None if observation is None else observation.waiting_requests,
@@ -113,15 +120,15 @@ def summarise(service: Service, tracked: Tracked) -> TargetSummary:
     )
 
 
-def detail(service: Service, tracked: Tracked) -> TargetDetail:
-    observation = tracked.observation
+def detail(service: Service, managed: ManagedTarget) -> TargetDetail:
+    observation = managed.observation
     return TargetDetail(
-        summary=summarise(service, tracked),
-        decision=tracked.decision,
+        summary=summarise(service, managed),
+        decision=managed.decision,
         observation=observation,
-        read_back=tracked.read_back,
-        last_apply=tracked.last_apply,
-        breaker=service.loop.actuator.breaker_level(tracked.target.id),
+        read_back=managed.read_back,
+        last_apply=managed.last_apply,
+        breaker=service.loop.actuator.breaker_level(managed.target.id),
         speed=speed(observation),
         faults=() if observation is None else observation.errors,
     )

@@ -1,15 +1,15 @@
 """The pure core of the controller: observations in, decisions out, no I/O and no clock."""
 
-from .config import PolicyConfig
-from .decision import SECOND_WRITER_AFTER, decide
-from .enums import Action, Clamp, CostSource, Fault, Governor, Reason, Signal
-from .state import AcceptMemory, CostMemory, TargetState
-from .types import (
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.decision import SECOND_WRITER_AFTER, decide
+from jetspec_controller.core.enums import Action, Clamp, CostSource, Fault, Governor, Reason, Signal
+from jetspec_controller.core.state import AcceptMemory, CostMemory, TargetState
+from jetspec_controller.core.types import (
     RANK_EDGES,
     AcceptCurve,
     AcceptPoint,
     BudgetCounters,
-    BudgetState,
+    BudgetReadback,
     Candidate,
     CostCurve,
     CostPoint,
@@ -30,7 +30,7 @@ __all__ = [
     "AcceptPoint",
     "Action",
     "BudgetCounters",
-    "BudgetState",
+    "BudgetReadback",
     "Candidate",
     "Clamp",
     "CostCurve",

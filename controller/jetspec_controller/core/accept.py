@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .config import PolicyConfig
-from .smoothing import Array, concave
-from .state import AcceptMemory
-from .types import AcceptPoint, BudgetCounters
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.smoothing import Array, concave
+from jetspec_controller.core.state import AcceptMemory
+from jetspec_controller.core.types import AcceptPoint, BudgetCounters
 
 SEED_ROUNDS = 20
 """A server's totals count, when first seen, as at most this many times ``min_request_rounds``."""

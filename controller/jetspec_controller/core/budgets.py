@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .config import PolicyConfig
-from .enums import Governor
-from .state import TargetState
-from .types import BudgetState, Table
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.enums import Governor
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.types import BudgetReadback, Table
 
 
-def allowed_budgets(config: PolicyConfig, known: BudgetState) -> tuple[int, ...]:
+def allowed_budgets(config: PolicyConfig, known: BudgetReadback) -> tuple[int, ...]:
     """The server's tiers within its maximum and the configured range, ascending."""
     high = min(config.max_budget, known.max_budget)
     return tuple(sorted(t for t in set(known.tiers) if config.min_budget <= t <= high))
@@ -21,14 +21,14 @@ def at_most(allowed: Sequence[int], budget: int) -> int:
     return max((b for b in allowed if b <= budget), default=allowed[0])
 
 
-def running(read: BudgetState) -> Table:
+def running(read: BudgetReadback) -> Table:
     """What a read-back says as one table: its uniform budget holds below the first entry."""
     if read.table and read.table[0][0] <= 1:
         return read.table
     return ((1, read.budget), *read.table)
 
 
-def in_force(config: PolicyConfig, state: TargetState, known: BudgetState) -> Table:
+def in_force(config: PolicyConfig, state: TargetState, known: BudgetReadback) -> Table:
     """The table to move from; one entry for a uniform budget. What was decided last counts, the
     read-back only before the first decision and when nothing is ever applied.
     """

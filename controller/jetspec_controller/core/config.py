@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .enums import Governor
+from jetspec_controller.core.enums import Governor
 
 
 class PolicyConfig(BaseModel):
@@ -80,9 +80,6 @@ class PolicyConfig(BaseModel):
     dwell_s: float = Field(
         default=3.0, ge=0, description="shortest time from the last change to a rise"
     )
-    max_dwell_s: float = Field(
-        default=12.0, ge=0, description="longest dwell after reversals; only with one number"
-    )
     step_up: int = Field(default=2, ge=1, le=64, description="most tiers per tick for a rise")
     step_down: int = Field(default=64, ge=1, le=64, description="most tiers per tick for a cut")
     jitter: float = Field(
@@ -129,8 +126,4 @@ class PolicyConfig(BaseModel):
                 raise ValueError(
                     f"table entry {batch}: {budget}; a batch and a budget are at least 1"
                 )
-        if self.max_dwell_s < self.dwell_s:
-            raise ValueError(
-                f"max_dwell_s is {self.max_dwell_s}; it must be at least dwell_s {self.dwell_s}"
-            )
         return self

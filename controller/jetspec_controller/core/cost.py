@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .config import PolicyConfig
-from .enums import CostSource
-from .smoothing import Array, loglog_convex
-from .state import CostMemory
-from .types import BudgetCounters, CostCurve, CostPoint
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.enums import CostSource
+from jetspec_controller.core.smoothing import Array, loglog_convex
+from jetspec_controller.core.state import CostMemory
+from jetspec_controller.core.types import BudgetCounters, CostCurve, CostPoint
 
 BATCH_BINS_PER_OCTAVE = 2
 MOST_CELLS = 96  # remembered, the most recent ones

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .budgets import running
-from .config import PolicyConfig
-from .enums import Action, Governor, Reason
-from .inputs import check
-from .learning import learn
-from .pace import moved
-from .plan import plan
-from .state import TargetState
-from .types import BudgetState, Decision, TargetObservation
-from .wish import Wish
+from jetspec_controller.core.budgets import running
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.desired import Desired
+from jetspec_controller.core.enums import Action, Governor, Reason
+from jetspec_controller.core.governor import govern
+from jetspec_controller.core.inputs import check
+from jetspec_controller.core.learning import learn
+from jetspec_controller.core.pace import moved
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.types import BudgetReadback, Decision, TargetObservation
 
 PROBES = (Reason.PROBE, Reason.PROBE_BACK)
 
@@ -40,8 +40,8 @@ def decide(
     """
     inputs = check(config, observation, state, now)
     learnt = learn(config, observation, inputs, state, now)
-    wish = plan(config, observation, inputs, state, learnt, now)
-    action, reason, after = _reconcile(config, observation, wish, now)
+    desired = govern(config, observation, inputs, state, learnt, now)
+    action, reason, after = _reconcile(config, observation, desired, now)
     decision = Decision(
         target=observation.target,
         at=now,
@@ -49,34 +49,34 @@ def decide(
         governor=config.governor,
         action=action,
         reason=reason,
-        budget=wish.budget if wish.budget is not None else _running(observation, after),
-        table=wish.table,
-        explanation=wish.explanation,
+        budget=desired.budget if desired.budget is not None else _running(observation, after),
+        table=desired.table,
+        explanation=desired.explanation,
     )
     return decision, after
 
 
 def _reconcile(
-    config: PolicyConfig, observation: TargetObservation, wish: Wish, now: float
+    config: PolicyConfig, observation: TargetObservation, desired: Desired, now: float
 ) -> tuple[Action, Reason, TargetState]:
-    """Sends a new wish at once; one sent before again while the read-back differs, ever slower."""
-    state = wish.state
-    if wish.budget is None:
-        return Action.HOLD, wish.reason, state
-    send = Action.SET_TABLE if wish.table else Action.SET_BUDGET
-    reached = observation.budget is not None and _runs(observation.budget, wish)
-    decided = replace(state, budget=wish.budget, table=wish.table)
+    """Sends a new desired state at once, and again while the read-back differs, ever slower."""
+    state = desired.state
+    if desired.budget is None:
+        return Action.HOLD, desired.reason, state
+    send = Action.SET_TABLE if desired.table else Action.SET_BUDGET
+    reached = observation.budget is not None and _runs(observation.budget, desired)
+    decided = replace(state, budget=desired.budget, table=desired.table)
     if config.governor is Governor.ADVISORY:
-        return (Action.HOLD if reached else send), wish.reason, decided
+        return (Action.HOLD if reached else send), desired.reason, decided
     if reached:
         settled = replace(decided, restarted=False, resends=0, resend_at=None)
-        return Action.HOLD, wish.reason, _paced(config, wish, settled, now)
-    if state.table != wish.table or (not wish.table and state.budget != wish.budget):
+        return Action.HOLD, desired.reason, _paced(desired, settled, now)
+    if state.table != desired.table or (not desired.table and state.budget != desired.budget):
         fresh = replace(decided, resends=0, resend_at=None)
         first = state.budget is None and observation.budget is None
-        return (Action.HOLD if first else send), wish.reason, _paced(config, wish, fresh, now)
+        return (Action.HOLD if first else send), desired.reason, _paced(desired, fresh, now)
     if observation.budget is None:
-        return Action.HOLD, wish.reason, decided
+        return Action.HOLD, desired.reason, decided
     contested = observation.overwrites >= SECOND_WRITER_AFTER
     waits = Reason.SECOND_WRITER if contested else Reason.NOT_APPLIED
     if state.resends >= GIVE_UP_AFTER:
@@ -93,9 +93,9 @@ def _reconcile(
     return send, Reason.RESTART_REAPPLY if state.restarted else differs, again
 
 
-def _runs(read: BudgetState, wish: Wish) -> bool:
-    wished = wish.table or ((1, wish.budget),)
-    return read.consistent and running(read) == wished
+def _runs(read: BudgetReadback, desired: Desired) -> bool:
+    wanted = desired.table or ((1, desired.budget),)
+    return read.consistent and running(read) == wanted
 
 
 def _running(observation: TargetObservation, state: TargetState) -> int | None:
@@ -103,11 +103,11 @@ def _running(observation: TargetObservation, state: TargetState) -> int | None:
     return read.budget if read is not None else None
 
 
-def _paced(config: PolicyConfig, wish: Wish, new: TargetState, now: float) -> TargetState:
+def _paced(desired: Desired, new: TargetState, now: float) -> TargetState:
     """Remembers a move for the dwell: of the uniform budget, or of any entry of the table."""
-    old = wish.state
-    if old.budget is None or new.budget is None or wish.reason in PROBES:
+    old = desired.state
+    if old.budget is None or new.budget is None or desired.reason in PROBES:
         return new
     if old.table != new.table:
         return replace(new, rose_at=now)
-    return new if new.table else moved(config, new, old.budget, new.budget, now)
+    return new if new.table else moved(new, old.budget, new.budget, now)

@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .config import PolicyConfig
-from .enums import Fault, Reason, Signal
-from .state import TargetState
-from .types import BudgetCounters, CostCurve, RoundCounters, SourceError, TargetObservation
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.enums import Fault, Reason, Signal
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.types import (
+    BudgetCounters,
+    CostCurve,
+    RoundCounters,
+    SourceError,
+    TargetObservation,
+)
 
 RESTART_TOLERANCE_S = 0.5
 

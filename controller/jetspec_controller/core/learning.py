@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from . import accept, cost
-from .config import PolicyConfig
-from .inputs import Inputs, number
-from .load import Load
-from .state import TargetState
-from .types import TargetObservation
+from jetspec_controller.core import accept, cost
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.inputs import Inputs, number
+from jetspec_controller.core.load import ServerLoad
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.types import TargetObservation
 
 
 def learn(
@@ -66,7 +66,7 @@ def learn(
 
 def load_now(
     observation: TargetObservation, inputs: Inputs, before: TargetState, after: TargetState
-) -> Load:
+) -> ServerLoad:
     """The load that the projection starts from; the observation's load must be usable.
 
     The batch is what runs now or the mean over the rounds since the last scrape, whichever is
@@ -81,7 +81,7 @@ def load_now(
     grew = before.batch is None or running > before.batch
     if waiting > 0 and before.waiting > 0 and not grew:
         limit = min(limit, max(batch, 1.0))
-    return Load(
+    return ServerLoad(
         batch,
         waiting,
         limit,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .smoothing import Array
+from jetspec_controller.core.smoothing import Array
 
 STEPS = 6
 
@@ -24,7 +24,7 @@ TokenSeconds = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ServerLoad:
     """One server's load as the projection needs it; requests, seconds, tokens."""
 
     batch: float  # running now
@@ -39,7 +39,7 @@ class Load:
 
 
 def expected_batch(
-    load: Load, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int
+    load: ServerLoad, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int
 ) -> Array:
     """Mean batch over ``horizon_s`` for each candidate, at least 1, shape [candidates].
 
@@ -52,14 +52,16 @@ def expected_batch(
 
 
 def peak_batch(
-    load: Load, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int
+    load: ServerLoad, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int
 ) -> Array:
     """The largest batch within ``horizon_s`` for each candidate, at least 1, as above."""
     peak: Array = _path(load, horizon_s, seconds_per_token, candidates).max(0)
     return np.maximum(peak, 1.0)
 
 
-def _path(load: Load, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int) -> Array:
+def _path(
+    load: ServerLoad, horizon_s: float, seconds_per_token: TokenSeconds, candidates: int
+) -> Array:
     """The batch at ``STEPS`` + 1 equidistant times, shape [STEPS + 1, candidates]."""
     limit = max(load.limit, 1.0)
     start = min(load.batch + load.waiting, limit)

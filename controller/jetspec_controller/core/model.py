@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .accept import AcceptModel
-from .config import PolicyConfig
-from .cost import CostModel
-from .load import Load, expected_batch, peak_batch
-from .smoothing import Array
-from .types import Candidate, LatencyPercentiles
+from jetspec_controller.core.accept import AcceptModel
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.cost import CostModel
+from jetspec_controller.core.load import ServerLoad, expected_batch, peak_batch
+from jetspec_controller.core.smoothing import Array
+from jetspec_controller.core.types import Candidate, LatencyPercentiles
 
 TAU_DOUBT = 0.1
 """Standard deviation of log τ an octave beyond what was measured."""
@@ -46,7 +46,7 @@ def build(allowed: Sequence[int], accept: AcceptModel, cost: CostModel) -> Speed
 def candidates(
     config: PolicyConfig,
     speed: SpeedModel,
-    load: Load,
+    load: ServerLoad,
     latency: LatencyPercentiles | None,
     current: int,
 ) -> tuple[Candidate, ...]:

@@ -6,20 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from . import reserve, table
-from .config import PolicyConfig
-from .enums import Clamp, Reason
-from .inputs import number
-from .load import Load, peak_batch
-from .model import SpeedModel
-from .smoothing import Array
-from .state import TargetState
-from .types import Table, TargetObservation
-from .wish import Wish
+from jetspec_controller.core import reserve, table
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.desired import Desired
+from jetspec_controller.core.enums import Clamp, Reason
+from jetspec_controller.core.inputs import number
+from jetspec_controller.core.load import ServerLoad, peak_batch
+from jetspec_controller.core.model import SpeedModel
+from jetspec_controller.core.smoothing import Array
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.types import Table, TargetObservation
 
 
-def ahead(config: PolicyConfig, load: Load, speed: SpeedModel | None, in_force: Table) -> float:
-    """The largest batch within ``look_ahead_s`` that wants to run, under the plan in force. A full
+def ahead(
+    config: PolicyConfig, load: ServerLoad, speed: SpeedModel | None, in_force: Table
+) -> float:
+    """The largest batch within ``look_ahead_s`` that wants to run, under the table in force. A full
     KV cache may be why it does not, and a load that rises is below Little's law: neither counts.
     """
 
@@ -50,8 +52,8 @@ def settles(config: PolicyConfig, state: TargetState) -> float:
 
 
 def cold(
-    config: PolicyConfig, allowed: tuple[int, ...], load: Load, in_force: Table, held: Wish
-) -> Wish | None:
+    config: PolicyConfig, allowed: tuple[int, ...], load: ServerLoad, in_force: Table, held: Desired
+) -> Desired | None:
     """While nothing is measured: what the expected batch has no room for goes, if anything."""
     coming = ahead(config, load, None, in_force)
     most = reserve.fitting(config, allowed, load, coming, _block(held.state))
@@ -68,19 +70,19 @@ def cold(
     return held.tabled(table.compress(cut), load.batch, Reason.KV_PRESSURE)
 
 
-def bounds(
+def limits(
     config: PolicyConfig,
     observation: TargetObservation,
     speed: SpeedModel,
-    load: Load,
+    load: ServerLoad,
     coming: float,
     in_force: Table,
     state: TargetState,
     now: float,
-) -> table.Bounds:
-    """What limits a plan at this tick, for the batch ``coming``."""
+) -> table.Limits:
+    """What limits a table at this tick, for the batch ``coming``."""
     widest = max(budget for _, budget in in_force)
-    return table.Bounds(
+    return table.Limits(
         reserve.ceiling(config, speed, load, coming, _block(state), widest),
         _kv_full(config, observation),
         settles(config, state) > now,

@@ -12,10 +12,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .config import PolicyConfig
-from .pace import spread
-from .state import ProbeWait, TargetState
-from .types import BudgetCounters, Candidate, Table
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.pace import spread
+from jetspec_controller.core.state import ProbeWait, TargetState
+from jetspec_controller.core.types import BudgetCounters, Candidate, Table
 
 REACH = 2
 """Tiers up or down that a probe may go."""

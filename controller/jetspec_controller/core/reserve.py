@@ -1,6 +1,6 @@
 """How large a tree the KV cache has room for at the batch that is expected. No I/O.
 
-For every running request the scheduler keeps twice the widest round of the plan free (a round is
+For every running request the scheduler keeps twice the widest round of the table free (a round is
 as wide as its budget, and at least as wide as the head's block), whichever entry of a table is
 used. When that does not fit it retracts requests, which start over with a prefill. So one large
 entry for few requests costs room when many run: it must be gone before they come.
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .config import PolicyConfig
-from .load import Load
-from .model import SpeedModel
-from .smoothing import Array
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.load import ServerLoad
+from jetspec_controller.core.model import SpeedModel
+from jetspec_controller.core.smoothing import Array
 
 ROUNDS_KEPT = 2.0
 """Rounds for which the scheduler keeps slots free."""
@@ -24,18 +24,18 @@ ADMITTED = 0.95
 """Share of the cache up to which requests are taken to be admitted."""
 
 MARGIN = 1.25
-"""A plan becomes wider only if it fits a batch this much larger, so that it stays."""
+"""A table becomes wider only if it fits a batch this much larger, so that it stays."""
 
 
 def ceiling(
     config: PolicyConfig,
     speed: SpeedModel,
-    load: Load,
+    load: ServerLoad,
     ahead: float,
     block: int,
     widest: int,
 ) -> int | None:
-    """The largest budget a plan may hold, from ``widest``, that of the plan in force; None if all.
+    """The largest budget a table may hold, from ``widest``, that of the table in force; None if all.
 
     Every plan that fits at the batch ``ahead`` may be used. When none does, a narrow plan lets more
     requests run and a wide one runs them faster: the one with the most tokens per second is the
@@ -50,7 +50,7 @@ def ceiling(
 
 
 def fitting(
-    config: PolicyConfig, allowed: Sequence[int], load: Load, ahead: float, block: int
+    config: PolicyConfig, allowed: Sequence[int], load: ServerLoad, ahead: float, block: int
 ) -> int:
     """The largest budget that fits at the batch ``ahead``, without any curve; the smallest one
     when none does, the largest one when the cache's size is not known.
@@ -65,7 +65,9 @@ def fitting(
     )
 
 
-def _widest(config: PolicyConfig, speed: SpeedModel, load: Load, ahead: float, block: int) -> int:
+def _widest(
+    config: PolicyConfig, speed: SpeedModel, load: ServerLoad, ahead: float, block: int
+) -> int:
     assert load.kv_tokens is not None
     assert load.request_tokens is not None
     wanting = min(ahead, ADMITTED * load.kv_tokens / load.request_tokens)
@@ -82,6 +84,6 @@ def _room(config: PolicyConfig, kv_tokens: float) -> float:
 
 
 def _held(budgets: Array, request_tokens: float, block: int) -> Array:
-    """Slots of the cache that one request takes under a plan as wide as each budget."""
+    """Slots of the cache that one request takes under a table as wide as each budget."""
     held: Array = request_tokens + ROUNDS_KEPT * np.maximum(budgets, block)
     return held

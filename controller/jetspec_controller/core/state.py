@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .types import BudgetState, CostCurve, RoundCounters, Table
+from jetspec_controller.core.types import BudgetReadback, CostCurve, RoundCounters, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TargetState:
     restarted: bool = False  # restarted, and not yet seen running what was decided
     producer_timestamp: float | None = None
     producer_moved_at: float | None = None
-    known: BudgetState | None = None
+    known: BudgetReadback | None = None
 
     # load
     batch: float | None = None
@@ -74,7 +74,6 @@ class TargetState:
     rose_at: float | None = None
     rise_ticks: int = 0  # consecutive ticks that wanted a rise
     rise_to: int | None = None  # the lowest budget wanted in those ticks
-    reversals: int = 0  # cuts soon after a rise; each doubles the dwell
     probe_budget: int | None = None  # being tried, no verdict yet
     probe_from: int = 1  # where a lost probe goes back to,
     probe_table: Table = ()  # and the table that held there

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .budgets import at_most
-from .config import PolicyConfig
-from .enums import Clamp, Reason
-from .model import SpeedModel, within_objectives
-from .types import LatencyPercentiles, Table
+from jetspec_controller.core.budgets import at_most
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.enums import Clamp, Reason
+from jetspec_controller.core.model import SpeedModel, within_objectives
+from jetspec_controller.core.types import LatencyPercentiles, Table
 
 AROUND = 1.5
 """A probe covers the batches within this factor of the one it is for."""
@@ -60,7 +60,7 @@ def grid(limit: float) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Limits:
     """What limits the entries of a table at one tick besides the configuration."""
 
     ceiling: int | None  # largest budget the KV cache has room for; None: all
@@ -85,7 +85,7 @@ def compute(
     in_force: Table,
     latency: LatencyPercentiles | None,
     current: int,
-    bounds: Bounds,
+    limits: Limits,
 ) -> Computed:
     """The next table. Each entry moves like a uniform budget: past the tolerance band, and when it
     may rise a few tiers up, within what was measured.
@@ -99,14 +99,14 @@ def compute(
     usable = within_objectives(config, speed, round_s, latency, batch, current)
     budgets = speed.budgets.astype(int).tolist()
     places = np.arange(len(budgets))
-    fits = speed.budgets <= (budgets[-1] if bounds.ceiling is None else bounds.ceiling)
+    fits = speed.budgets <= (budgets[-1] if limits.ceiling is None else limits.ceiling)
     fits[0] = True
     measured = sum(b <= speed.measured for b in budgets)
     pivot = max(i for i, s in enumerate(starts) if s <= max(batch, 1))
-    rises = not (bounds.kv_full or bounds.settling)
+    rises = not (limits.kv_full or limits.settling)
     chosen: list[int] = []
-    clamps: set[Clamp] = {Clamp.KV_PRESSURE} if bounds.kv_full else set()
-    forced, waits = set(clamps), {Reason.KV_PRESSURE} if bounds.kv_full else set()
+    clamps: set[Clamp] = {Clamp.KV_PRESSURE} if limits.kv_full else set()
+    forced, waits = set(clamps), {Reason.KV_PRESSURE} if limits.kv_full else set()
 
     def best(open_to: NDArray[np.bool_], row: int) -> int:
         return int(np.argmin(np.where(open_to, token_s[row], np.inf)))
@@ -132,7 +132,7 @@ def compute(
             to = max(goal, here - config.step_down)
             if goal > here:
                 to = min(goal, here + config.step_up) if rises else here
-                waits |= {Reason.DWELL} if bounds.settling and not bounds.kv_full else set()
+                waits |= {Reason.DWELL} if limits.settling and not limits.kv_full else set()
             if to != goal and row == pivot and (rises or goal < here):
                 clamps.add(Clamp.STEP_UP if goal > here else Clamp.STEP_DOWN)
         elif goal != here and row == pivot:

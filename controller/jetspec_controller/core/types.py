@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .enums import Action, Clamp, CostSource, Fault, Governor, Reason, Signal
+from jetspec_controller.core.enums import Action, Clamp, CostSource, Fault, Governor, Reason, Signal
 
 RANK_EDGES: tuple[int, ...] = (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Upper edges (``le``) of ``jetspec_accepted_node_budget``: the smallest budget holding a node."""
@@ -30,7 +30,7 @@ Table = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetState:
+class BudgetReadback:
     """Read-back of ``internal_states[i]["jetspec"]``; tiers ascending."""
 
     budget: int
@@ -140,11 +140,11 @@ class TargetObservation:
     producer_timestamp: float | None = None  # server's clock; only its movement is used
     producer_ticks_when_idle: bool = False  # True for /v1/loads, False for last_round_timestamp
     started_at: float | None = None  # server's process start time, server's clock
-    budget: BudgetState | None = None
+    budget: BudgetReadback | None = None
     counters: RoundCounters | None = None
     cost: CostCurve | None = None
     latency: LatencyPercentiles | None = None
-    overwrites: int = 0  # changes of the plan of late by somebody else
+    overwrites: int = 0  # changes of the budget or table of late by somebody else
     ages: tuple[tuple[Signal, float], ...] = ()
     errors: tuple[SourceError, ...] = ()
 
@@ -182,7 +182,7 @@ class Explanation:
     extrapolated: bool = False  # the decided budget has no fresh measurement of τ
     clamps: tuple[Clamp, ...] = ()
     faults: tuple[SourceError, ...] = ()
-    overwrites: int = 0  # changes of the plan of late by somebody else
+    overwrites: int = 0  # changes of the budget or table of late by somebody else
     accept: AcceptCurve | None = None
     cost: CostCurve | None = None
     next_change_at: float | None = None  # earliest time of a rise; None: at any tick

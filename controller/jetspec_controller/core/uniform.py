@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .config import PolicyConfig
-from .enums import Clamp, Reason
-from .pace import rise_at
-from .state import TargetState
-from .types import Candidate
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.enums import Clamp, Reason
+from jetspec_controller.core.pace import rise_at
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.types import Candidate
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A budget, why, and the state that remembers the wish."""
+    """A budget, why, and the state that remembers it."""
 
     budget: int
     reason: Reason

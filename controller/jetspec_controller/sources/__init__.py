@@ -1,9 +1,9 @@
 """Where metrics and targets come from."""
 
-from .base import MetricSource
-from .discovery import Discovery, MergedDiscovery, StaticDiscovery
-from .prometheus import PrometheusSource
-from .scrape import ScrapeSource
+from jetspec_controller.sources.base import MetricSource
+from jetspec_controller.sources.discovery import Discovery, MergedDiscovery, StaticDiscovery
+from jetspec_controller.sources.prometheus import PrometheusSource
+from jetspec_controller.sources.scrape import ScrapeSource
 
 __all__ = [
     "Discovery",

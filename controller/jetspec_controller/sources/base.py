@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ..core import TargetObservation
-from ..targets import Target
+from jetspec_controller.core import TargetObservation
+from jetspec_controller.targets import Target
 
 
 class MetricSource(Protocol):

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ..core import Fault
-from ..http_client import FetchError
-from ..metrics import ControllerMetrics
-from ..settings import Settings
-from ..targets import Origin, Target, host_port
+from jetspec_controller.core import Fault
+from jetspec_controller.exporter import ControllerMetrics
+from jetspec_controller.http_client import FetchError
+from jetspec_controller.settings import Settings
+from jetspec_controller.targets import Origin, Target, host_port
 
 logger = logging.getLogger(__name__)
 

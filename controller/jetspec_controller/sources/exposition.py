@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from .series import NAMES, Labels, Snapshot, canonical
+from jetspec_controller.sources.series import NAMES, Labels, Snapshot, canonical
 
 MAX_SERIES = 200_000
 

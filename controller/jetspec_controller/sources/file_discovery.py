@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from ..core import Fault
-from ..http_client import FetchError
-from ..settings import FileDiscovery as FileDiscoverySettings
-from ..settings import Settings
-from ..targets import Origin, Target
-from .discovery import discovered
+from jetspec_controller.core import Fault
+from jetspec_controller.http_client import FetchError
+from jetspec_controller.settings import FileDiscovery as FileDiscoverySettings
+from jetspec_controller.settings import Settings
+from jetspec_controller.sources.discovery import discovered
+from jetspec_controller.targets import Origin, Target
 
 
 class FileDiscovery:

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import Fault
-from ..http_client import FetchError, HttpClient
-from ..settings import PrometheusDiscovery as PrometheusDiscoverySettings
-from ..settings import PrometheusSettings, RouterDiscovery, Settings
-from ..targets import Origin, Target
-from .discovery import discovered
+from jetspec_controller.core import Fault
+from jetspec_controller.http_client import FetchError, HttpClient
+from jetspec_controller.settings import PrometheusDiscovery as PrometheusDiscoverySettings
+from jetspec_controller.settings import PrometheusSettings, RouterDiscovery, Settings
+from jetspec_controller.sources.discovery import discovered
+from jetspec_controller.targets import Origin, Target
 
 RANK_SUFFIX = re.compile(r"@\d+$")
 """A router that knows data-parallel ranks lists a server once per rank, as `url@rank`."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import aiohttp
 
-from ..core import Fault
-from ..http_client import FetchError
-from ..kube import KubernetesUnavailableError, api_client, own_namespace, preload
-from ..settings import KubernetesDiscovery as KubernetesDiscoverySettings
-from ..settings import Settings
-from ..targets import Origin, Target
-from .discovery import discovered
+from jetspec_controller.core import Fault
+from jetspec_controller.http_client import FetchError
+from jetspec_controller.kube import KubernetesUnavailableError, api_client, own_namespace, preload
+from jetspec_controller.settings import KubernetesDiscovery as KubernetesDiscoverySettings
+from jetspec_controller.settings import Settings
+from jetspec_controller.sources.discovery import discovered
+from jetspec_controller.targets import Origin, Target
 
 TIMEOUT_S = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core import (
+from jetspec_controller.core import (
     RANK_EDGES,
     BudgetCounters,
     CostCurve,
@@ -18,7 +18,7 @@ from ..core import (
     SourceError,
     TargetObservation,
 )
-from .series import (
+from jetspec_controller.sources.series import (
     ACCEPTED_BUCKET,
     BUDGET_COUNTERS,
     FINISHED,
@@ -34,13 +34,13 @@ from .series import (
     WAITING,
     Snapshot,
 )
-from .window import Window
+from jetspec_controller.sources.window import Window
 
 READ_SIGNALS = (Signal.LOAD, Signal.ROUNDS, Signal.COST, Signal.ARRIVALS, Signal.LATENCY)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadReading:
     """Requests of one server, per data-parallel rank; `age_s` by the server's own clock."""
 
     running: float | None
@@ -67,7 +67,7 @@ def build(
     *,
     age_s: float,
     percentile: float,
-    load: Load | None = None,
+    load: LoadReading | None = None,
     file_cost: CostCurve | None = None,
     errors: Sequence[SourceError] = (),
 ) -> TargetObservation:
@@ -130,13 +130,13 @@ def _absent_latency(snapshot: Snapshot) -> str | None:
     return TPOT_BUCKET if generated > finished and TPOT_BUCKET not in snapshot.samples else None
 
 
-def _gauge_load(snapshot: Snapshot, ranks: int, age_s: float) -> Load:
+def _gauge_load(snapshot: Snapshot, ranks: int, age_s: float) -> LoadReading:
     def mean(name: str) -> float | None:
         total = snapshot.total(name)
         return None if total is None else total / ranks
 
     stamps = [value for _, value in snapshot.of(LAST_ROUND)]
-    return Load(
+    return LoadReading(
         running=mean(RUNNING),
         waiting=mean(WAITING),
         token_usage=mean(TOKEN_USAGE),

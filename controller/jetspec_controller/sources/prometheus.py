@@ -17,14 +17,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import CostCurve, Fault, TargetObservation
-from ..http_client import FetchError, HttpClient, Reply
-from ..settings import PrometheusSettings, SourceSettings
-from ..targets import Target
-from .observation import build, unusable
-from .series import NAMES, UP, Snapshot
-from .views import View, Views, variants
-from .window import Totals, Window
+from jetspec_controller.core import CostCurve, Fault, TargetObservation
+from jetspec_controller.http_client import FetchError, HttpClient, Reply
+from jetspec_controller.settings import PrometheusSettings, SourceSettings
+from jetspec_controller.sources.observation import build, unusable
+from jetspec_controller.sources.series import NAMES, UP, Snapshot
+from jetspec_controller.sources.views import View, Views, variants
+from jetspec_controller.sources.window import Totals, Window
+from jetspec_controller.targets import Target
 
 SETTLED_S = 1.0
 """Queries of single names are for an instant this long ago: its samples have all been stored."""

@@ -14,14 +14,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..core import CostCurve, Fault, Signal, SourceError, TargetObservation
-from ..http_client import FetchError, HttpClient, Reply
-from ..settings import ScrapeSettings, SourceSettings
-from ..targets import Target
-from .exposition import ExpositionParser
-from .observation import READ_SIGNALS, Load, build, unusable
-from .series import Snapshot
-from .window import Totals, Window
+from jetspec_controller.core import CostCurve, Fault, Signal, SourceError, TargetObservation
+from jetspec_controller.http_client import FetchError, HttpClient, Reply
+from jetspec_controller.settings import ScrapeSettings, SourceSettings
+from jetspec_controller.sources.exposition import ExpositionParser
+from jetspec_controller.sources.observation import READ_SIGNALS, LoadReading, build, unusable
+from jetspec_controller.sources.series import Snapshot
+from jetspec_controller.sources.window import Totals, Window
+from jetspec_controller.targets import Target
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class ScrapeSource:
         errors = []
         if isinstance(load, FetchError):
             errors.append(SourceError(Signal.LOAD, load.fault, f"/v1/loads: {load.detail}"))
-            load = Load(None, None)
+            load = LoadReading(None, None)
         snapshot = self._snapshot(target, scraped, at)
         if isinstance(snapshot, FetchError):
             signals = [s for s in READ_SIGNALS if s is not Signal.LOAD or load is None]
@@ -137,7 +137,7 @@ class ScrapeSource:
             target.url + path, timeout_s=self._scrape.timeout_s, headers=headers
         )
 
-    async def _loads(self, target: Target, headers: Mapping[str, str]) -> Load | None:
+    async def _loads(self, target: Target, headers: Mapping[str, str]) -> LoadReading | None:
         if not self._scrape.loads:
             return None
         reply = await self._get(target, "/v1/loads?include=core", headers)
@@ -151,7 +151,7 @@ async def _caught(call: Awaitable[T]) -> T | FetchError:
         return error
 
 
-def parse_loads(body: Any) -> Load:
+def parse_loads(body: Any) -> LoadReading:
     """Means over data-parallel ranks. A rank that has not published yet (timestamp 0) makes the
     load missing. Raises FetchError(PARSE) for any other shape.
     """
@@ -161,12 +161,12 @@ def parse_loads(body: Any) -> Load:
             raise FetchError(Fault.EMPTY, "/v1/loads lists no rank")
         stamp = min(float(rank["timestamp"]) for rank in ranks)
         if stamp <= 0:
-            return Load(None, None)
+            return LoadReading(None, None)
 
         def mean(key: str) -> float:
             return sum(float(rank[key]) for rank in ranks) / len(ranks)
 
-        return Load(
+        return LoadReading(
             running=mean("num_running_reqs"),
             waiting=mean("num_waiting_reqs"),
             token_usage=mean("token_usage"),

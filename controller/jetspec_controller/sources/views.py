@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .series import UP, Labels, canonical
+from jetspec_controller.sources.series import UP, Labels, canonical
 
 REPLICA_LABELS = ("receive_replica", "prometheus_replica", "replica", "__replica__")
 

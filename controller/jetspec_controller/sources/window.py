@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .series import (
+from jetspec_controller.sources.series import (
     ARRIVALS,
     FINISHED,
     GENERATED,

@@ -20,7 +20,7 @@ def prometheus() -> str:
     return _program("prometheus", "apt-get install prometheus")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def chromium() -> str:
     """Path of a real Chromium, with its driver beside it."""
     _program("chromedriver", "apt-get install chromium-driver")

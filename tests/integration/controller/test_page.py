@@ -80,7 +80,7 @@ class Served(threading.Thread):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory) -> Iterator[Served]:
+def page(tmp_path_factory) -> Iterator[Served]:
     thread = Served(tmp_path_factory.mktemp("page"))
     thread.start()
     assert thread.ready.wait(60)
@@ -89,17 +89,30 @@ def served(tmp_path_factory) -> Iterator[Served]:
     thread.join(30)
 
 
-@pytest.fixture
-def browser(chromium: str, tmp_path: Path):
+@pytest.fixture(scope="module")
+def driver(chromium: str, tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path / 'profile'}"):
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options, webdriver.ChromeService("/usr/bin/chromedriver"))
     driver.set_window_size(1280, 1700)
     yield driver
     driver.quit()
+
+
+@pytest.fixture
+def browser(driver, page: Served):
+    """The shared browser, with nothing left of an earlier test."""
+    driver.get("about:blank")
+    driver.execute_cdp_cmd(
+        "Storage.clearDataForOrigin", {"origin": page.url, "storageTypes": "all"}
+    )
+    for log in ("browser", "performance"):
+        driver.get_log(log)
+    yield driver
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def wait(browser, condition, seconds: float = 30.0):
@@ -110,8 +123,8 @@ def text(browser, name: str) -> str:
     return browser.find_element(By.ID, name).text
 
 
-def opened(browser, served: Served, fragment: str = "") -> None:
-    browser.get(f"{served.url}/{fragment}")
+def opened(browser, page: Served, fragment: str = "") -> None:
+    browser.get(f"{page.url}/{fragment}")
     turns = "return Number(document.body.dataset.turns ?? 0)"
     wait(browser, lambda: browser.execute_script(turns) >= 3)
 
@@ -125,37 +138,37 @@ def requests(browser) -> set[str]:
     }
 
 
-def test_live_and_local(browser, served: Served, tmp_path: Path) -> None:
-    opened(browser, served)
+def test_live_and_local(browser, page: Served, tmp_path: Path) -> None:
+    opened(browser, page)
     wait(browser, lambda: text(browser, "now-budget") == "64")
     assert text(browser, "status") == "2 of 2 servers readable"
     for chart in CHARTS:
         assert browser.find_elements(By.CSS_SELECTOR, f"#{chart} svg.main-svg"), chart
     rows = browser.find_elements(By.CSS_SELECTOR, "#decisions tr")
     assert len(rows) >= 3
-    served.engines[0].running = 8
+    page.engines[0].running = 8
     wait(browser, lambda: text(browser, "now-budget") == "16")
-    served.engines[0].running = 1
+    page.engines[0].running = 1
     browser.save_screenshot(str(tmp_path / "page.png"))
     sent = {url for url in requests(browser) if url.startswith(("http", "ws"))}
-    assert f"{served.url}/page/plotly.js" in sent
-    outside = {url for url in sent if not url.startswith(served.url)}
+    assert f"{page.url}/page/plotly.js" in sent
+    outside = {url for url in sent if not url.startswith(page.url)}
     assert not outside
     assert not browser.get_log("browser"), "no script error, nothing the policy had to block"
 
 
-def test_another_server_by_keyboard(browser, served: Served) -> None:
-    opened(browser, served)
+def test_another_server_by_keyboard(browser, page: Served) -> None:
+    opened(browser, page)
     select = browser.find_element(By.ID, "target")
     select.send_keys("busy")
     wait(browser, lambda: text(browser, "now-running") == "8.0")
     assert browser.current_url.endswith("#busy")
-    opened(browser, served, "#quiet")
+    opened(browser, page, "#quiet")
     wait(browser, lambda: text(browser, "now-running") == "1.0")
 
 
-def test_pin_by_keyboard_with_a_token(browser, served: Served) -> None:
-    opened(browser, served, "#busy")
+def test_pin_by_keyboard_with_a_token(browser, page: Served) -> None:
+    opened(browser, page, "#busy")
     assert not browser.find_element(By.ID, "pin").is_enabled()
     token = browser.find_element(By.ID, "token")
     token.send_keys("wrong" + Keys.TAB)
@@ -171,9 +184,9 @@ def test_pin_by_keyboard_with_a_token(browser, served: Served) -> None:
     assert reached == ["pin-budget", "pin-minutes", "pin-reason", "pin", "unpin", "pause"]
     browser.find_element(By.ID, "pin").send_keys(Keys.ENTER)
     wait(browser, lambda: text(browser, "now-mode") == "pinned to 128")
-    wait(browser, lambda: served.engines[1].budget == 128)
+    wait(browser, lambda: page.engines[1].budget == 128)
     browser.find_element(By.ID, "unpin").send_keys(Keys.ENTER)
-    wait(browser, lambda: served.engines[1].budget == 16)
+    wait(browser, lambda: page.engines[1].budget == 16)
     browser.find_element(By.ID, "pause").send_keys(Keys.ENTER)
     wait(browser, lambda: "paused" in text(browser, "status"))
     wait(browser, lambda: text(browser, "pause") == "Resume all servers")
@@ -181,10 +194,10 @@ def test_pin_by_keyboard_with_a_token(browser, served: Served) -> None:
     wait(browser, lambda: "paused" not in text(browser, "status"))
 
 
-def test_readable_on_a_phone(browser, served: Served, tmp_path: Path) -> None:
+def test_readable_on_a_phone(browser, page: Served, tmp_path: Path) -> None:
     phone = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-    opened(browser, served)
+    opened(browser, page)
     wide = browser.execute_script("return document.documentElement.scrollWidth")
     assert wide <= 360, "nothing to scroll sideways for"
     small = browser.execute_script(
@@ -195,8 +208,8 @@ def test_readable_on_a_phone(browser, served: Served, tmp_path: Path) -> None:
     browser.save_screenshot(str(tmp_path / "phone.png"))
 
 
-def test_controller_that_goes_away_is_said(browser, served: Served) -> None:
-    opened(browser, served)
+def test_controller_that_goes_away_is_said(browser, page: Served) -> None:
+    opened(browser, page)
     browser.execute_cdp_cmd("Network.enable", {})
     offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     browser.execute_cdp_cmd("Network.emulateNetworkConditions", offline)

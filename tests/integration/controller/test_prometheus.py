@@ -37,7 +37,7 @@ async def ticks_until(service: Service, condition: Callable[[], bool], most: int
         if condition():
             return tick
         await asyncio.sleep(1.0)
-    last = {name: tracked.decision for name, tracked in service.loop.fleet.items()}
+    last = {name: managed.decision for name, managed in service.loop.fleet.items()}
     raise AssertionError(f"not within {most} ticks: {last}")
 
 

@@ -70,7 +70,7 @@ async def test_workers_are_found_and_controlled(tmp_path: Path, unused_port: int
                     await service.loop.tick()
                     await asyncio.sleep(1.0)
                 fleet = service.loop.fleet
-                urls = {tracked.target.url for tracked in fleet.values()}
+                urls = {managed.target.url for managed in fleet.values()}
                 assert urls == {one.url, two.url, url}
                 assert (one.engine.budget, two.engine.budget) == (16, 64)
                 mistaken = fleet["router-by-mistake"]

@@ -1,4 +1,4 @@
-"""200 servers within a second of one core; and memory that stays where it is."""
+"""A tick of many servers costs each of them 5 ms of a core; memory stays where it is."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tests.support.fake_engine import RANK_BUCKETS, FakeEngine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
-SERVERS = 200
+SECONDS_A_SERVER = 1 / 200
 
 
 @pytest.fixture
-def farm() -> Iterator[int]:
+def farm(servers: int) -> Iterator[int]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.fake_farm", str(SERVERS)],
+        [sys.executable, "-m", "tests.support.fake_farm", str(servers)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -57,8 +57,11 @@ def settings(folder: Path, **more: object):
     )
 
 
-async def test_200_servers_a_tick(farm: int, tmp_path: Path, record_property) -> None:
-    targets = [{"id": f"s{n}", "url": f"http://127.0.0.1:{farm}/s/{n}"} for n in range(SERVERS)]
+@pytest.mark.parametrize("servers", [50, pytest.param(200, marks=pytest.mark.full)])
+async def test_a_tick_of_many_servers(
+    servers: int, farm: int, tmp_path: Path, record_property
+) -> None:
+    targets = [{"id": f"s{n}", "url": f"http://127.0.0.1:{farm}/s/{n}"} for n in range(servers)]
     service = Service(settings(tmp_path, targets=targets, scrape={"timeout_s": 10}))
     await service.start(run=False)
     try:
@@ -71,13 +74,13 @@ async def test_200_servers_a_tick(farm: int, tmp_path: Path, record_property) ->
             await service.loop.tick()
             spent.append(time.process_time() - before)
             await asyncio.sleep(1.1)
-        ready = sum(tracked.ready for tracked in service.loop.fleet.values())
+        ready = sum(managed.ready for managed in service.loop.fleet.values())
     finally:
         await service.stop()
     record_property("cpu_seconds_per_tick", spent)
-    print(f"CPU seconds a tick of {SERVERS} servers: {[round(s, 3) for s in spent]}")
-    assert ready == SERVERS
-    assert sorted(spent)[len(spent) // 2] < 1.0
+    print(f"CPU seconds a tick of {servers} servers: {[round(s, 3) for s in spent]}")
+    assert ready == servers
+    assert sorted(spent)[len(spent) // 2] < servers * SECONDS_A_SERVER
 
 
 class Fixed:

@@ -68,7 +68,7 @@ class Served(threading.Thread):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory) -> Iterator[Served]:
+def api(tmp_path_factory) -> Iterator[Served]:
     thread = Served(tmp_path_factory.mktemp("api"))
     thread.start()
     assert thread.ready.wait(60)
@@ -77,11 +77,12 @@ def served(tmp_path_factory) -> Iterator[Served]:
     thread.join(30)
 
 
-def test_no_request_breaks_the_api(served: Served) -> None:
+@pytest.mark.parametrize("examples", [20, pytest.param(80, marks=pytest.mark.full)])
+def test_no_request_breaks_the_api(examples: int, api: Served) -> None:
     """Valid and invalid requests to every operation, with a token; half of those for a target go
     to one that is there.
     """
-    schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+    schema = schemathesis.openapi.from_url(f"{api.url}/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) >= 12
     for operation in operations:
@@ -89,7 +90,7 @@ def test_no_request_breaks_the_api(served: Served) -> None:
         cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in modes))
 
         @settings(
-            max_examples=80,
+            max_examples=examples,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             derandomize=True,
@@ -98,7 +99,7 @@ def test_no_request_breaks_the_api(served: Served) -> None:
         @given(case=cases, there=st.booleans())
         def never_a_5xx(case: schemathesis.Case, there: bool) -> None:
             if there and "target_id" in case.path_parameters:
-                case.path_parameters["target_id"] = served.target
+                case.path_parameters["target_id"] = api.target
             case.call_and_validate(headers=TOKEN, checks=CHECKS)
 
         never_a_5xx()

@@ -28,6 +28,7 @@ def test_help_lists_our_options_in_their_own_group() -> None:
         assert option not in shown[: shown.index("Load test options:")]
 
 
+@pytest.mark.full
 def test_two_workers_send_what_one_process_sends(tmp_path: Path) -> None:
     with FakeOpenAI(Answer(first_s=0.05, gap_s=0.02, chunks=(1, 3, 3))) as server:
         alone = load_generator.run(server.url, tmp_path / "alone", *SHORT)
@@ -55,9 +56,10 @@ def test_a_closed_loop_over_workers(tmp_path: Path) -> None:
     assert peak == 3
 
 
-def test_failures_are_counted_and_set_the_exit_status(tmp_path: Path) -> None:
+def test_failures_of_two_workers_are_counted_and_set_the_exit_status(tmp_path: Path) -> None:
+    options = (*SHORT, "--processes", "2", "--slo", "ttft:5000")
     with FakeOpenAI(Answer(status=500, fail_every=2)) as server:
-        ended = load_generator.run(server.url, tmp_path / "run", *SHORT, "--slo", "ttft:5000")
+        ended = load_generator.run(server.url, tmp_path / "run", *options)
         sent = len(server.seen)
     summary = ended.summary
     assert ended.status == 1
@@ -70,6 +72,7 @@ def test_failures_are_counted_and_set_the_exit_status(tmp_path: Path) -> None:
     assert "FAILED REQUESTS" in (ended.folder / "report.html").read_text()
 
 
+@pytest.mark.full
 def test_a_server_that_stalls_and_limits(tmp_path: Path) -> None:
     limits = ("--threshold", "failure_rate<=0.9,completed>=1,p99_ttft_ms<=0.001")
     with FakeOpenAI(Answer(fail_after=2, failure="stall", fail_every=3)) as server:
@@ -87,6 +90,7 @@ def test_a_server_that_stalls_and_limits(tmp_path: Path) -> None:
     assert "LIMIT NOT MET: p99_ttft_ms<=0.001" in ended.output
 
 
+@pytest.mark.full
 def test_a_server_that_dies_is_a_report_of_failures(tmp_path: Path) -> None:
     with FakeOpenAI() as server:
         process = load_generator.start(server.url, tmp_path / "run", *SHORT)
@@ -98,7 +102,9 @@ def test_a_server_that_dies_is_a_report_of_failures(tmp_path: Path) -> None:
     assert len(ended.requests) == ended.summary["scheduled"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGTERM]
+)
 def test_an_interrupted_run_reports_what_it_has_and_is_rejected(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -120,10 +126,12 @@ def test_an_interrupted_run_reports_what_it_has_and_is_rejected(
     ("options", "said"),
     [
         (("--rate", "0"), "--rate 0: "),
-        (("--rate", "nan"), "--rate nan: "),
+        pytest.param(("--rate", "nan"), "--rate nan: ", marks=pytest.mark.full),
         (("--model", "nothing"), "--model nothing: http://127.0.0.1"),
         (("--arrivals", "trace", "--trace", "bad.csv"), "1 broken lines: line 2: "),
-        (("--prompts", "nowhere.jsonl"), "--prompts nowhere.jsonl: "),
+        pytest.param(
+            ("--prompts", "nowhere.jsonl"), "--prompts nowhere.jsonl: ", marks=pytest.mark.full
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_sent(

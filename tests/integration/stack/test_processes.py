@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,25 +61,30 @@ class Stack:
         return httpx.get(url, params=query, timeout=10).json()["data"]
 
 
-@pytest.fixture
-def command(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+Command = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus is not installed; apt-get install prometheus")
-    (tmp_path / "sglang").mkdir()
-    (tmp_path / "sglang" / "__init__.py").touch()
-    (tmp_path / "sglang" / "launch_server.py").write_text(SGLANG)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}")
+    folder = tmp_path_factory.mktemp("stack")
+    (folder / "sglang").mkdir()
+    (folder / "sglang" / "__init__.py").touch()
+    (folder / "sglang" / "launch_server.py").write_text(SGLANG)
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
 
     def run(*words: str, **options: object) -> subprocess.Popen[str]:
+        model = ["--model-path", str(folder / "model")]
         return subprocess.Popen(
-            [sys.executable, "-m", "deploy.stack", "--plain", *words],
+            [sys.executable, "-m", "deploy.stack", "--plain", *model, *words],
             cwd=REPOSITORY,
             env={
                 **os.environ,
-                "PYTHONPATH": str(tmp_path),
+                "PYTHONPATH": str(folder),
                 "JETSPEC_PLATFORM": "off",
-                "JETSPEC_CACHE": str(tmp_path / "cache"),
+                "JETSPEC_CACHE": str(folder / "cache"),
             },
             stderr=subprocess.STDOUT,
             text=True,
@@ -89,40 +95,53 @@ def command(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     return run
 
 
-@pytest.fixture
-def stack(command: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> Iterator[Stack]:
+@contextmanager
+def started(command: Command, log: Path) -> Iterator[Stack]:
     port, prometheus, grafana = (free_port() for _ in range(3))
-    log = tmp_path / "log"
-    words = ["--model-path", str(tmp_path / "model"), "--port", str(port)]
-    words += ["--prometheus-port", str(prometheus), "--grafana-port", str(grafana)]
+    words = ["--port", str(port), "--prometheus-port", str(prometheus)]
     with log.open("w") as sink:
-        process = command(*words, stdout=sink)
-    started = Stack(process, port, prometheus, log)
+        process = command(*words, "--grafana-port", str(grafana), stdout=sink)
+    stack = Stack(process, port, prometheus, log)
     try:
-        started.until(lambda: "ready: API" in started.said(), "ready")
-        yield started
+        stack.until(lambda: "ready: API" in stack.said(), "ready")
+        yield stack
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-def test_prometheus_scrapes_the_server_and_loads_every_rule(stack: Stack) -> None:
-    assert f"Prometheus on http://127.0.0.1:{stack.prometheus}" in stack.said()
+@pytest.fixture(scope="module")
+def shared(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One for tests that end nothing."""
+    with started(command, tmp_path_factory.mktemp("shared") / "log") as stack:
+        yield stack
+
+
+@pytest.fixture
+def stack(command: Command, tmp_path: Path) -> Iterator[Stack]:
+    with started(command, tmp_path / "log") as stack:
+        yield stack
+
+
+def test_prometheus_scrapes_the_server_and_loads_every_rule(shared: Stack) -> None:
+    assert f"Prometheus on http://127.0.0.1:{shared.prometheus}" in shared.said()
 
     def up() -> bool:
-        found = stack.ask("query", query="up")["result"]  # type: ignore[call-overload]
+        found = shared.ask("query", query="up")["result"]  # type: ignore[call-overload]
         return {one["metric"]["job"] for one in found if one["value"][1] == "1"} == {
             "sglang",
             "prometheus",
         }
 
-    stack.until(up, "both jobs up")
-    groups = stack.ask("rules")["groups"]  # type: ignore[call-overload]
+    shared.until(up, "both jobs up")
+    groups = shared.ask("rules")["groups"]  # type: ignore[call-overload]
     assert sum(len(group["rules"]) for group in groups) > 40
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)]
+)
 def test_a_signal_ends_all(stack: Stack, number: int) -> None:
     stack.process.send_signal(number)
     assert stack.process.wait(30) == 0, stack.said()
@@ -132,6 +151,7 @@ def test_a_signal_ends_all(stack: Stack, number: int) -> None:
             httpx.get(f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.full
 def test_the_end_of_the_server_ends_all(stack: Stack) -> None:
     [server] = [
         pid for pid in children(stack.process.pid) if "sglang.launch_server" in command_line(pid)
@@ -141,6 +161,7 @@ def test_the_end_of_the_server_ends_all(stack: Stack) -> None:
     assert children_of_group(stack.process.pid) == []
 
 
+@pytest.mark.full
 def test_prometheus_that_ends_is_told_and_the_server_goes_on(stack: Stack) -> None:
     [watcher] = [
         pid for pid in children(stack.process.pid) if "--storage.tsdb" in command_line(pid)
@@ -150,15 +171,13 @@ def test_prometheus_that_ends_is_told_and_the_server_goes_on(stack: Stack) -> No
     assert httpx.get(f"http://127.0.0.1:{stack.port}/ready").status_code == 200
 
 
-def test_a_second_stack_is_refused(
-    stack: Stack, command: Callable[..., subprocess.Popen[str]]
-) -> None:
-    words = ["--port", str(stack.port), "--prometheus-port", str(stack.prometheus)]
+def test_a_second_stack_is_refused(shared: Stack, command: Command) -> None:
+    words = ["--port", str(shared.port), "--prometheus-port", str(shared.prometheus)]
     second = command(*words, stdout=subprocess.PIPE)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 1
     assert len(said.splitlines()) == 1
-    assert f"cannot listen on 127.0.0.1:{stack.prometheus}" in said
+    assert f"cannot listen on 127.0.0.1:{shared.prometheus}" in said
 
 
 def children(parent: int) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from jetspec_controller.audit import AuditLog, Event
-from jetspec_controller.metrics import ControllerMetrics
+from jetspec_controller.exporter import ControllerMetrics
 from jetspec_controller.settings import ApiSettings, AuditSettings, SettingsError
 from jetspec_controller.tokens import Tokens
 

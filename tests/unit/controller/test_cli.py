@@ -174,12 +174,12 @@ async def test_explanation_in_words(make) -> None:
 
     async with make() as rig:
         await rig.ticks(3)
-        tracked = rig.service.loop.fleet[rig.name]
-        body = TypeAdapter(TargetDetail).dump_python(detail(rig.service, tracked), mode="json")
+        managed = rig.service.loop.fleet[rig.name]
+        body = TypeAdapter(TargetDetail).dump_python(detail(rig.service, managed), mode="json")
         text = "\n".join(describe(body))
         assert f"{rig.name} at {rig.server.url}: model" in text
         assert "*     64" in text
         await rig.server.stop()
         await rig.ticks()
-        body = TypeAdapter(TargetDetail).dump_python(detail(rig.service, tracked), mode="json")
+        body = TypeAdapter(TargetDetail).dump_python(detail(rig.service, managed), mode="json")
         assert "unusable: load: down" in "\n".join(describe(body))

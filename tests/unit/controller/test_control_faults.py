@@ -289,9 +289,9 @@ async def test_disk_full_for_the_state(make) -> None:
         database = rig.service.state._connection
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count={pages}")
-        tracked = rig.service.loop.fleet[rig.name]
+        managed = rig.service.loop.fleet[rig.name]
         with pytest.raises(StateUnavailableError, match="full"):
-            rig.service.pin(tracked, 16, 60.0, "x" * 100_000, "test")
+            rig.service.pin(managed, 16, 60.0, "x" * 100_000, "test")
         assert not rig.service.state.pins
         assert rig.metric("state_errors_total") == 1
         busy(rig)

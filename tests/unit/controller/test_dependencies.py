@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from setuptools import find_packages
+
 ROOT = Path(__file__).parents[3] / "controller"
 MODULES = {"pyyaml": "yaml"}
 """Distributions whose module has another name."""
@@ -37,3 +39,10 @@ def test_every_imported_package_is_declared() -> None:
 
 def test_every_declared_package_is_imported() -> None:
     assert declared() - imported() == {"plotly"}, "only its files are used"
+
+
+def test_the_wheel_holds_the_service_without_the_simulator() -> None:
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    packages = find_packages(str(ROOT), include=found["find"]["include"])
+    assert "jetspec_controller.core" in packages
+    assert [name for name in packages if "simulator" in name] == []

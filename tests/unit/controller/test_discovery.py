@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from jetspec_controller.exporter import ControllerMetrics
 from jetspec_controller.http_client import FetchError, HttpClient
-from jetspec_controller.metrics import ControllerMetrics
 from jetspec_controller.settings import load
 from jetspec_controller.sources import MergedDiscovery, StaticDiscovery
 from jetspec_controller.sources.file_discovery import FileDiscovery

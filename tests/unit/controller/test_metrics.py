@@ -5,8 +5,8 @@ from __future__ import annotations
 import typing
 
 import pytest
+from jetspec_controller.exporter import ControllerMetrics
 from jetspec_controller.metric_list import METRICS
-from jetspec_controller.metrics import ControllerMetrics
 
 pytestmark = pytest.mark.anyio
 

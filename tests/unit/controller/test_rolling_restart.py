@@ -56,7 +56,7 @@ async def test_its_pin_is_in_force_again(pods) -> None:
     rig, listed, old, new = pods
     listed.show(old)
     await ticks(rig, 2)
-    rig.service.pin(rig.service.tracked(NAME), PINNED, 3600, "kept", "ops")
+    rig.service.pin(rig.service.managed(NAME), PINNED, 3600, "kept", "ops")
     await ticks(rig, 2)
     assert old.engine.budget == PINNED
     await replace(rig, listed, new)

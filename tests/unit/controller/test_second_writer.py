@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from jetspec_controller.actuators import ApplyResult, Outcome
-from jetspec_controller.core import BudgetState, Reason
+from jetspec_controller.core import BudgetReadback, Reason
 from jetspec_controller.writes import SPAN_S, Writes
 
 from tests.support.rig import Rig
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.anyio
 TIERS = (1, 16, 32, 64)
 
 
-def state(budget: int, consistent: bool = True) -> BudgetState:
-    return BudgetState(budget, TIERS, 64, consistent=consistent)
+def state(budget: int, consistent: bool = True) -> BudgetReadback:
+    return BudgetReadback(budget, TIERS, 64, consistent=consistent)
 
 
 def events(rig: Rig) -> list[str]:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from jetspec_controller.core import BudgetState
-from jetspec_controller.metrics import ControllerMetrics
+from jetspec_controller.core import BudgetReadback
+from jetspec_controller.exporter import ControllerMetrics
 from jetspec_controller.state_file import Pin, StateFile, StateUnavailableError
 
 PIN = Pin("a:1", 64, "ops", "night", 100.0, 1000.0)
-LAUNCH = BudgetState(64, (1, 16, 64), 64, ((1, 64), (8, 16)))
+LAUNCH = BudgetReadback(64, (1, 16, 64), 64, ((1, 64), (8, 16)))
 
 
 def opened(path: Path) -> StateFile:
@@ -55,7 +55,7 @@ def test_a_kill_loses_nothing_that_was_promised(tmp_path: Path) -> None:
     program = f"""
 import os
 from pathlib import Path
-from jetspec_controller.metrics import ControllerMetrics
+from jetspec_controller.exporter import ControllerMetrics
 from jetspec_controller.state_file import Pin, StateFile
 state = StateFile(Path({str(path)!r}), ControllerMetrics())
 for number in range(1000):

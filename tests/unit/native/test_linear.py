@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspec_sglang.native import linear, pack
+from jetspec_sglang.native import linear, pack, set_threads
 
 
 def tensors(rows: int, inputs: int, outputs: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,14 +51,13 @@ def test_a_row_has_the_same_bits_alone_and_in_any_batch(
 def test_the_number_of_threads_changes_no_bit(rows: int) -> None:
     x, weight = tensors(rows, 576, 960)
     packed = pack(weight)
-    before = torch.get_num_threads()
     try:
-        torch.set_num_threads(1)
+        set_threads(1)
         alone = linear(x, packed, 960)
-        torch.set_num_threads(2)
+        set_threads(2)
         assert torch.equal(linear(x, packed, 960), alone)
     finally:
-        torch.set_num_threads(before)
+        set_threads(None)
 
 
 def test_takes_rows_of_a_wider_tensor_and_more_dimensions() -> None:

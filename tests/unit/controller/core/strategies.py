@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from jetspec_controller.core import (
     RANK_EDGES,
     BudgetCounters,
-    BudgetState,
+    BudgetReadback,
     CostCurve,
     CostPoint,
     CostSource,
@@ -82,7 +82,7 @@ def observations(draw: st.DrawFn, at: float) -> TargetObservation:
         st.sampled_from(CostSource),
     )
     budget = st.builds(
-        BudgetState,
+        BudgetReadback,
         budget=st.integers(1, 300),
         tiers=st.sampled_from([TIERS, (1,), (3, 5), ()]),
         max_budget=st.sampled_from([1, 64, 256]),

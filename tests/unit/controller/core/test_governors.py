@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from jetspec_controller.core import (
     Action,
-    BudgetState,
+    BudgetReadback,
     Clamp,
     Governor,
     LatencyPercentiles,
@@ -109,7 +109,7 @@ def test_a_server_that_does_not_obey_is_asked_ever_less_often_and_then_believed(
 
 
 def test_a_table_of_the_server_below_its_first_entry_is_the_uniform_budget():
-    read = BudgetState(64, (1, 16, 32, 64), 64, ((8, 16),))
+    read = BudgetReadback(64, (1, 16, 32, 64), 64, ((8, 16),))
     adopted = world(publish_table=True)
     decision = adopted.decide(replace(adopted.observe(), budget=read, running_requests=None))
     assert (decision.action, decision.table) == (Action.HOLD, ((1, 64), (8, 16)))
@@ -224,7 +224,6 @@ def test_explanation_names_inputs_candidates_and_the_next_change():
         ({"governor": "table"}, "table is empty"),
         ({"governor": "table", "table": {4: 0}}, "table entry 4: 0"),
         ({"governor": "table", "table": {0: 64, 8: 16}}, "table entry 0: 64"),
-        ({"max_dwell_s": 1.0}, "max_dwell_s is 1.0"),
         ({"tolerance": 1}, "tolerance"),
         ({"step_up": 0}, "step_up"),
     ],

@@ -41,7 +41,6 @@ KEYS: dict[str, tuple[Run, dict[str, Any], dict[str, Any]]] = {
     "tolerance_down": (courses.steady, {}, {"tolerance_down": 0.6}),
     "rise_after_ticks": (courses.climbing, {"publish_table": False}, {"rise_after_ticks": 5}),
     "dwell_s": (courses.changing_cost, {}, {"dwell_s": 12.0}),
-    "max_dwell_s": (courses.flapping, {"publish_table": False}, {"max_dwell_s": 60.0}),
     "step_up": (courses.relieved, {}, {"step_up": 1}),
     "step_down": (courses.steady, {}, {"step_down": 1}),
     "jitter": (courses.losing_probes, {}, {"jitter": 1.0}),
@@ -55,7 +54,7 @@ KEYS: dict[str, tuple[Run, dict[str, Any], dict[str, Any]]] = {
 }
 """Key: what happens, the policy, and the change that must make a difference."""
 
-ONE_NUMBER = {"rise_after_ticks", "max_dwell_s"}
+ONE_NUMBER = {"rise_after_ticks"}
 
 
 def outcome(decision: Decision) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from jetspec_controller.simulator.arrivals import (
+from jetspec_simulator.arrivals import (
     Lengths,
     Request,
     gamma,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from jetspec_controller.simulator.curves import (
+from jetspec_simulator.curves import (
     DEVICES,
     TABLE_11,
     TABLE_11_RATES,

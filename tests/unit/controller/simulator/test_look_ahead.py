@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from jetspec_controller.core import PolicyConfig, reserve
-from jetspec_controller.simulator.arrivals import Lengths, OpenTrace, poisson, steps
-from jetspec_controller.simulator.curves import DEVICES
-from jetspec_controller.simulator.policies import START, Governed, Oracle
-from jetspec_controller.simulator.run import Outcome, run
-from jetspec_controller.simulator.server import ServerSpec
+from jetspec_simulator.arrivals import Lengths, OpenTrace, poisson, steps
+from jetspec_simulator.curves import DEVICES
+from jetspec_simulator.policies import START, Governed, Oracle
+from jetspec_simulator.run import RunResult, run
+from jetspec_simulator.server import ServerSpec
 
 DEVICE = DEVICES["table11"]
 FULL = 16 * DEVICE.tau(32) / DEVICE.surface.round_s(16, 32)
@@ -23,7 +23,7 @@ def waves(seed: int) -> OpenTrace:
     return steps("waves", rates, 240.0, lengths, np.random.default_rng(seed))
 
 
-def governed(**changes: float) -> Outcome:
+def governed(**changes: float) -> RunResult:
     policy = Governed("model", PolicyConfig(**changes), START)
     return run(policy, DEVICE, waves(1), ServerSpec(kv_tokens=40_000), seed=1)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from jetspec_controller.simulator.arrivals import ClosedTrace, OpenTrace, Request
-from jetspec_controller.simulator.curves import DEVICES, TABLE_11_RATES
-from jetspec_controller.simulator.policies import Static
-from jetspec_controller.simulator.run import Bounds, run
-from jetspec_controller.simulator.server import Server, ServerSpec
+from jetspec_simulator.arrivals import ClosedTrace, OpenTrace, Request
+from jetspec_simulator.curves import DEVICES, TABLE_11_RATES
+from jetspec_simulator.policies import Static
+from jetspec_simulator.run import LatencyBounds, run
+from jetspec_simulator.server import Server, ServerSpec
 
 DEVICE = DEVICES["table11"]
 
@@ -67,7 +67,7 @@ def test_goodput_counts_only_requests_within_their_bounds():
     trace = OpenTrace("o", tuple(Request(float(i), 10, 100) for i in range(20)))
     spec = ServerSpec()
     free = run(Static(64), DEVICE, trace, spec, seed=0)
-    strict = run(Static(64), DEVICE, trace, spec, seed=0, bounds=Bounds(tpot_s=1e-6))
+    strict = run(Static(64), DEVICE, trace, spec, seed=0, bounds=LatencyBounds(tpot_s=1e-6))
     assert free.goodput == pytest.approx(20 * 100 / free.duration_s)
     assert strict.goodput == 0.0
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import uvicorn
 
-from .api.app import create_app
-from .service import Service
-from .settings import Settings, SettingsError
+from jetspec_controller.api.app import create_app
+from jetspec_controller.service import Service
+from jetspec_controller.settings import Settings, SettingsError
 
 logger = logging.getLogger(__name__)
 

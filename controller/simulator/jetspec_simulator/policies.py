@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..core import (
+from jetspec_controller.core import (
     Action,
     Decision,
     PolicyConfig,
@@ -19,8 +19,9 @@ from ..core import (
     TargetState,
     decide,
 )
-from ..core.table import lookup
-from .curves import Device
+from jetspec_controller.core.table import lookup
+
+from jetspec_simulator.curves import Device
 
 START = 64
 """The budget a server starts with when nothing else is asked for."""
@@ -31,7 +32,7 @@ DEFAULT = "model, table"
 
 class Policy(Protocol):
     """``budget`` is asked before each round, ``after_round`` told of it; ``tick`` sees a scrape.
-    ``widest`` is the largest budget of a plan that the engine holds; None: that of each round.
+    ``widest`` is the largest budget of a table that the engine holds; None: that of each round.
     """
 
     name: str
@@ -176,7 +177,7 @@ class Governed:
 
     @property
     def widest(self) -> int:
-        """The largest budget of the plan."""
+        """The largest budget of the table."""
         return max((budget for _, budget in self.table), default=self.current)
 
     def after_round(self, batch: int, accepted: float) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .arrivals import (
+from jetspec_simulator.arrivals import (
     ClosedTrace,
     Lengths,
     OpenTrace,
@@ -21,10 +21,10 @@ from .arrivals import (
     steps,
     swing,
 )
-from .curves import Device
-from .run import Bounds
+from jetspec_simulator.curves import Device
+from jetspec_simulator.run import LatencyBounds
 
-INTERACTIVE = Bounds(tpot_s=0.030, ttft_s=0.5)
+INTERACTIVE = LatencyBounds(tpot_s=0.030, ttft_s=0.5)
 """What MLPerf Inference 5.1 asks of an 8B model for interactive users (Llama 3.1 8B)."""
 
 IDLE_TO_SATURATION = "night and peak 1–32"

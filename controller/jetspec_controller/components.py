@@ -16,13 +16,13 @@ from typing import Any
 
 import yaml
 
-from .actuators import Actuator, SGLangActuator
-from .core import CostCurve, CostPoint, CostSource
-from .http_client import HttpClient
-from .kube import KubernetesUnavailableError
-from .metrics import ControllerMetrics
-from .settings import Settings, SettingsError
-from .sources import (
+from jetspec_controller.actuators import Actuator, SGLangActuator
+from jetspec_controller.core import CostCurve, CostPoint, CostSource
+from jetspec_controller.exporter import ControllerMetrics
+from jetspec_controller.http_client import HttpClient
+from jetspec_controller.kube import KubernetesUnavailableError
+from jetspec_controller.settings import Settings, SettingsError
+from jetspec_controller.sources import (
     Discovery,
     MergedDiscovery,
     MetricSource,
@@ -30,14 +30,14 @@ from .sources import (
     ScrapeSource,
     StaticDiscovery,
 )
-from .sources.file_discovery import FileDiscovery
-from .sources.http_discovery import PrometheusUpDiscovery, RouterWorkers
-from .sources.kubernetes_discovery import KubernetesDiscovery
+from jetspec_controller.sources.file_discovery import FileDiscovery
+from jetspec_controller.sources.http_discovery import PrometheusUpDiscovery, RouterWorkers
+from jetspec_controller.sources.kubernetes_discovery import KubernetesDiscovery
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """All parts that `settings` needs; `stack` closes them."""
+class Components:
+    """All components that `settings` needs; `stack` closes them."""
 
     settings: Settings
     discovery: MergedDiscovery
@@ -46,9 +46,9 @@ class Parts:
     stack: AsyncExitStack
 
 
-async def build_parts(
+async def build_components(
     settings: Settings, metrics: ControllerMetrics, clock: Callable[[], float] = time.time
-) -> Parts:
+) -> Components:
     """Raises SettingsError for a file that cannot be loaded; nothing is left open then."""
     async with AsyncExitStack() as stack:
         try:
@@ -79,7 +79,7 @@ async def build_parts(
                     )
         except (ValueError, KubernetesUnavailableError) as error:
             raise SettingsError(str(error)) from error
-        return Parts(
+        return Components(
             settings,
             MergedDiscovery(places, metrics, settings.policy_keys),
             source,
@@ -88,10 +88,10 @@ async def build_parts(
         )
 
 
-async def check_parts(settings: Settings) -> None:
+async def check_components(settings: Settings) -> None:
     """Raises SettingsError for files that cannot be loaded; contacts nothing."""
-    parts = await build_parts(settings, ControllerMetrics())
-    await parts.stack.aclose()
+    components = await build_components(settings, ControllerMetrics())
+    await components.stack.aclose()
 
 
 def _cost_file(path: Path | None) -> CostCurve | None:

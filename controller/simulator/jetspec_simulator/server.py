@@ -2,7 +2,7 @@
 
 As SGLang does it, waiting requests are admitted first come first served while there is room, their
 prompts are prefilled in chunks before the next round, and a round then serves every running
-request at one budget. Twice the widest round of the plan is kept free for every running request;
+request at one budget. Twice the widest round of the table is kept free for every running request;
 when that does not fit, the youngest request is retracted and starts over with a prefill of what it
 has, and nobody is admitted until a request has ended. Time is simulated, in seconds.
 """
@@ -14,11 +14,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
+from jetspec_controller.core import RANK_EDGES, BudgetCounters, RoundCounters, Table
+from jetspec_controller.core.reserve import ROUNDS_KEPT
 
-from ..core import RANK_EDGES, BudgetCounters, RoundCounters, Table
-from ..core.reserve import ROUNDS_KEPT
-from .arrivals import Request
-from .curves import Device
+from jetspec_simulator.arrivals import Request
+from jetspec_simulator.curves import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Server:
         return sum(r.request.prompt_tokens + r.done_tokens for r in self.running)
 
     def step(self, budget: int, widest: int | None = None) -> list[Live]:
-        """Admits, prefills, and runs one round at ``budget`` (a tier) of a plan whose largest
+        """Admits, prefills, and runs one round at ``budget`` (a tier) of a table whose largest
         budget is ``widest``. Returns who finished.
         """
         admitted = self._admit()

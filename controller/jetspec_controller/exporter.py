@@ -11,8 +11,8 @@ import math
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from . import __version__
-from .metric_list import METRICS, Metric
+from jetspec_controller import __version__
+from jetspec_controller.metric_list import METRICS, Metric
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

@@ -1,33 +1,33 @@
 """The budget that a server should run: first the governor decides, then faults, then the model.
 
-No I/O. The wish is compared with the read-back in :mod:`.decision`.
+No I/O. The desired is compared with the read-back in :mod:`.decision`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from . import modelled, table
-from .budgets import allowed_budgets, at_most, in_force
-from .config import PolicyConfig
-from .enums import Governor, Reason
-from .inputs import Inputs, number
-from .learning import load_now
-from .state import TargetState
-from .types import Explanation, TargetObservation
-from .uniform import follow
-from .wish import Wish
+from jetspec_controller.core import optimise, table
+from jetspec_controller.core.budgets import allowed_budgets, at_most, in_force
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.desired import Desired
+from jetspec_controller.core.enums import Governor, Reason
+from jetspec_controller.core.inputs import Inputs, number
+from jetspec_controller.core.learning import load_now
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.types import Explanation, TargetObservation
+from jetspec_controller.core.uniform import follow
 
 
-def plan(
+def govern(
     config: PolicyConfig,
     observation: TargetObservation,
     inputs: Inputs,
     before: TargetState,
     state: TargetState,
     now: float,
-) -> Wish:
-    """The wish for this tick. ``state`` has learnt from the observation, ``before`` has not."""
+) -> Desired:
+    """The desired state of this tick. ``state`` has learnt from the observation, ``before`` has not."""
     explanation = Explanation(
         waiting=number(observation.waiting_requests),
         arrival_rate=state.arrival_rate,
@@ -39,16 +39,16 @@ def plan(
     )
     if config.governor is Governor.OFF:
         forgotten = replace(state, budget=None, table=())
-        return Wish(None, (), Reason.OFF, forgotten, explanation)
+        return Desired(None, (), Reason.OFF, forgotten, explanation)
     if state.known is None:
-        return Wish(None, (), inputs.blocked or Reason.BUDGET_UNKNOWN, state, explanation)
+        return Desired(None, (), inputs.blocked or Reason.BUDGET_UNKNOWN, state, explanation)
     allowed = allowed_budgets(config, state.known)
     if not allowed:
-        return Wish(None, (), Reason.NO_TIER_IN_RANGE, state, explanation)
+        return Desired(None, (), Reason.NO_TIER_IN_RANGE, state, explanation)
 
     running = table.compress(in_force(config, state, state.known))
     kept = table.fit(running, allowed)
-    held = Wish(None, (), Reason.OPTIMAL, state, explanation).tabled(
+    held = Desired(None, (), Reason.OPTIMAL, state, explanation).tabled(
         kept, state.batch or 0.0, Reason.OPTIMAL
     )
     if config.governor is Governor.PINNED and config.pinned_budget is not None:
@@ -73,12 +73,12 @@ def plan(
             config, observation.target, goal, held.budget, Reason.CONFIGURED_TABLE, state, now
         )
         return held.chosen(choice)
-    return modelled.plan(config, observation, inputs, allowed, kept, load, held, now)
+    return optimise.optimise(config, observation, inputs, allowed, kept, load, held, now)
 
 
 def _blocked(
-    config: PolicyConfig, reason: Reason, allowed: tuple[int, ...], held: Wish, now: float
-) -> Wish:
+    config: PolicyConfig, reason: Reason, allowed: tuple[int, ...], held: Desired, now: float
+) -> Desired:
     """Holds, and after ``hold_s`` falls back, but never to a larger budget. A table in force is
     kept: the engine follows its own batch, which needs no metrics.
     """

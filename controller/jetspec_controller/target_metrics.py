@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from .actuators import Outcome
-from .core import PolicyConfig, Reason
-from .core.budgets import allowed_budgets
-from .metrics import ControllerMetrics
-from .state_file import Pin
-from .tracked import Tracked
+from jetspec_controller.actuators import Outcome
+from jetspec_controller.core import PolicyConfig, Reason
+from jetspec_controller.core.budgets import allowed_budgets
+from jetspec_controller.exporter import ControllerMetrics
+from jetspec_controller.managed import ManagedTarget
+from jetspec_controller.state_file import Pin
 
 
-def expect(metrics: ControllerMetrics, target: str) -> None:
+def start_counters(metrics: ControllerMetrics, target: str) -> None:
     """Start a server's counters at 0, so that rates include the first event."""
     metrics.decision_errors_total.labels(target)
     metrics.drift_total.labels(target)
     metrics.applies_total.labels(target, Outcome.APPLIED)
 
 
-def show(
+def export(
     metrics: ControllerMetrics,
-    tracked: Tracked,
+    managed: ManagedTarget,
     policy: PolicyConfig,
     pin: Pin | None,
     breaker_level: int,
 ) -> None:
     """Update all metrics from the last decision for a server."""
-    decision, observation = tracked.decision, tracked.observation
+    decision, observation = managed.decision, managed.observation
     assert decision is not None
     assert observation is not None
     name = decision.target
-    metrics.target_up.labels(name).set(tracked.ready)
-    metrics.show_mode(name, tracked.mode)
+    metrics.target_up.labels(name).set(managed.ready)
+    metrics.show_mode(name, managed.mode)
     metrics.decisions_total.labels(name, decision.action, decision.reason).inc()
     if decision.reason in (Reason.DRIFT_REAPPLY, Reason.SECOND_WRITER):
         metrics.drift_total.labels(name).inc()
-    metrics.second_writer.labels(name).set(tracked.contested)
+    metrics.second_writer.labels(name).set(managed.contested)
     for error in observation.errors:
         metrics.scrape_errors_total.labels(name, error.signal, error.fault).inc()
     for gauge, budget in (
-        (metrics.budget_current, tracked.budget_now),
-        (metrics.budget_desired, tracked.desired_now),
+        (metrics.budget_current, managed.budget_now),
+        (metrics.budget_desired, managed.desired_now),
     ):
         if budget is not None:
             gauge.labels(name).set(budget)
-    if tracked.read_back is not None:
-        allowed = allowed_budgets(policy, tracked.read_back)
+    if managed.read_back is not None:
+        allowed = allowed_budgets(policy, managed.read_back)
         if allowed:
             metrics.budget_floor.labels(name).set(allowed[0])
     metrics.budget_pinned.labels(name).set(0 if pin is None else pin.budget)

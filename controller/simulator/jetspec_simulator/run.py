@@ -11,25 +11,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-
-from ..core import (
-    BudgetState,
+from jetspec_controller.core import (
+    BudgetReadback,
     CostCurve,
     CostPoint,
     CostSource,
     Decision,
     TargetObservation,
 )
-from .arrivals import ClosedTrace, OpenTrace, Request, Trace
-from .curves import Device
-from .policies import Policy
-from .server import Live, Server, ServerSpec
+
+from jetspec_simulator.arrivals import ClosedTrace, OpenTrace, Request, Trace
+from jetspec_simulator.curves import Device
+from jetspec_simulator.policies import Policy
+from jetspec_simulator.server import Live, Server, ServerSpec
 
 RATE_WINDOW_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunResult:
     """What a run gave. Seconds; TPOT and TTFT are per request; goodput is the output tokens per
     second of only those requests that met the bounds.
 
@@ -45,7 +45,6 @@ class Outcome:
     duration_s: float
     token_s: float
     p99_tpot_s: float
-    p99_ttft_s: float
     goodput: float
     changes: int  # budgets or tables sent
     retractions: int
@@ -57,7 +56,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LatencyBounds:
     """Service-level bounds of a request; infinite where there is none."""
 
     tpot_s: float = float("inf")
@@ -71,9 +70,9 @@ def run(
     spec: ServerSpec,
     seed: int,
     interval_s: float = 2.0,
-    bounds: Bounds | None = None,
+    bounds: LatencyBounds | None = None,
     on_tick: Callable[[Decision, Server], None] | None = None,
-) -> Outcome:
+) -> RunResult:
     """Runs the trace to its end (open: until the last request is done)."""
     server = Server(device, spec, seed)
     source = _Source(trace, server, seed)
@@ -100,7 +99,7 @@ def run(
                 if on_tick is not None:
                     on_tick(decision, server)
             next_tick += interval_s
-    return _outcome(policy.name, trace.name, server, bounds or Bounds(), changes)
+    return _result(policy.name, trace.name, server, bounds or LatencyBounds(), changes)
 
 
 class _Source:
@@ -167,7 +166,7 @@ def _observe(
         arrival_rate=(arrived1 - arrived0) / span if span > 0 else None,
         mean_output_tokens=(tokens1 - tokens0) / finished if finished else None,
         tokens_per_second=(tokens1 - tokens0) / span if span > 0 else None,
-        budget=BudgetState(
+        budget=BudgetReadback(
             getattr(policy, "current", server.budget),
             server.device.tiers,
             server.device.tiers[-1],
@@ -182,7 +181,9 @@ def _observe(
     )
 
 
-def _outcome(policy: str, trace: str, server: Server, bounds: Bounds, changes: int) -> Outcome:
+def _result(
+    policy: str, trace: str, server: Server, bounds: LatencyBounds, changes: int
+) -> RunResult:
     done = [r for r in server.finished if r.request.output_tokens > 1 and r.first_token_at]
     first = np.array([r.first_token_at for r in done])
     arrival = np.array([r.request.arrival_s for r in done])
@@ -191,7 +192,7 @@ def _outcome(policy: str, trace: str, server: Server, bounds: Bounds, changes: i
     tpot = (end - first) / (tokens - 1)
     ttft = first - arrival
     good = (tpot <= bounds.tpot_s) & (ttft <= bounds.ttft_s)
-    return Outcome(
+    return RunResult(
         policy,
         trace,
         len(done),
@@ -199,7 +200,6 @@ def _outcome(policy: str, trace: str, server: Server, bounds: Bounds, changes: i
         server.now,
         float((end - first).sum() / (tokens - 1).sum()),
         float(np.percentile(tpot, 99)),
-        float(np.percentile(ttft, 99)),
         float(tokens[good].sum() / server.now),
         changes,
         server.retractions,

@@ -1,4 +1,4 @@
-"""The wish of the model governor: the fastest budget, or the fastest table, under the rules.
+"""The desired state by the model: the fastest budget, or the fastest table, under the rules.
 
 No I/O. Without a curve it holds, or takes one small step to measure one.
 """
@@ -11,20 +11,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from . import accept, cost, outlook, probe, table
-from .accept import AcceptModel
-from .budgets import at_most
-from .config import PolicyConfig
-from .cost import CostModel
-from .enums import Clamp, Fault, Reason, Signal
-from .inputs import Inputs, number
-from .load import Load
-from .model import SpeedModel, build, candidates
-from .pace import spread
-from .state import TargetState
-from .types import RANK_EDGES, AcceptCurve, Candidate, Table, TargetObservation
-from .uniform import Choice, choose, fastest
-from .wish import Wish
+from jetspec_controller.core import accept, cost, outlook, probe, table
+from jetspec_controller.core.accept import AcceptModel
+from jetspec_controller.core.budgets import at_most
+from jetspec_controller.core.config import PolicyConfig
+from jetspec_controller.core.cost import CostModel
+from jetspec_controller.core.desired import Desired
+from jetspec_controller.core.enums import Clamp, Fault, Reason, Signal
+from jetspec_controller.core.inputs import Inputs, number
+from jetspec_controller.core.load import ServerLoad
+from jetspec_controller.core.model import SpeedModel, build, candidates
+from jetspec_controller.core.pace import spread
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.types import (
+    RANK_EDGES,
+    AcceptCurve,
+    Candidate,
+    Table,
+    TargetObservation,
+)
+from jetspec_controller.core.uniform import Choice, choose, fastest
 
 CALM = (Reason.OPTIMAL, Reason.WITHIN_TOLERANCE)
 """Reasons that leave room for a probe."""
@@ -33,17 +39,17 @@ LITTLE_RANGE = (0.25, 4.0)
 """How far Little's law may be scaled to the batch seen."""
 
 
-def plan(
+def optimise(
     config: PolicyConfig,
     observation: TargetObservation,
     inputs: Inputs,
     allowed: tuple[int, ...],
     in_force: Table,
-    load: Load,
-    held: Wish,
+    load: ServerLoad,
+    held: Desired,
     now: float,
-) -> Wish:
-    """The model's wish, from the table or uniform budget in force."""
+) -> Desired:
+    """The desired state, from the table or uniform budget in force."""
     state = held.state
     if _blind(config, observation):
         return replace(held, reason=Reason.LATENCY_MISSING)
@@ -73,17 +79,17 @@ def plan(
     state = replace(state, little=_little(config, speed, load, current, state))
     load, held = replace(load, scale=state.little), replace(held, state=state)
     ahead = outlook.ahead(config, load, speed, in_force)
-    bounds = outlook.bounds(config, observation, speed, load, ahead, in_force, state, now)
-    explanation = replace(held.explanation, batch_expected=ahead, kv_ceiling=bounds.ceiling)
+    limits = outlook.limits(config, observation, speed, load, ahead, in_force, state, now)
+    explanation = replace(held.explanation, batch_expected=ahead, kv_ceiling=limits.ceiling)
     held = replace(held, explanation=explanation)
     options = candidates(config, speed, load, observation.latency, current)
     if config.publish_table:
-        wish = _table(
-            config, observation, inputs, speed, in_force, current, options, load, bounds, held, now
+        desired = _table(
+            config, observation, inputs, speed, in_force, current, options, load, limits, held, now
         )
     else:
-        wish = _uniform(config, observation, inputs, speed, current, options, bounds, held, now)
-    return _explained(wish, options, current, taus, costs, load)
+        desired = _uniform(config, observation, inputs, speed, current, options, limits, held, now)
+    return _explained(desired, options, current, taus, costs, load)
 
 
 def _blind(config: PolicyConfig, observation: TargetObservation) -> bool:
@@ -99,7 +105,7 @@ def _blind(config: PolicyConfig, observation: TargetObservation) -> bool:
 
 
 def _little(
-    config: PolicyConfig, speed: SpeedModel, load: Load, current: int, state: TargetState
+    config: PolicyConfig, speed: SpeedModel, load: ServerLoad, current: int, state: TargetState
 ) -> float:
     """The batch seen by that of Little's law, smoothed like the load; kept while idle."""
     if load.batch < 1 or not load.arrival_rate or not load.output_tokens:
@@ -118,17 +124,17 @@ def _uniform(
     speed: SpeedModel,
     current: int,
     options: Sequence[Candidate],
-    bounds: table.Bounds,
-    held: Wish,
+    limits: table.Limits,
+    held: Desired,
     now: float,
-) -> Wish:
+) -> Desired:
     name, state = observation.target, held.state
-    if bounds.ceiling is not None and bounds.ceiling < current:
-        fitting = [c for c in options if c.budget <= bounds.ceiling]
+    if limits.ceiling is not None and limits.ceiling < current:
+        fitting = [c for c in options if c.budget <= limits.ceiling]
         state = replace(state, probe_budget=None, rise_ticks=0, rise_to=None)
         best = fastest(fitting, current)
         return held.chosen(Choice(best.budget, Reason.KV_PRESSURE, state, (Clamp.KV_PRESSURE,)))
-    outside = [c for c in options if c.budget > (bounds.ceiling or c.budget)]
+    outside = [c for c in options if c.budget > (limits.ceiling or c.budget)]
     beyond = bool(outside) and fastest(options, current) in outside
     options = options[: len(options) - len(outside)]
     origin = current
@@ -142,16 +148,16 @@ def _uniform(
             origin = state.probe_from
         state = probe.end(config, name, won, state, now)
     state = replace(state, probe_budget=None)
-    choice = choose(config, name, options, origin, bounds.kv_full, state, now)
+    choice = choose(config, name, options, origin, limits.kv_full, state, now)
     if choice.budget == origin != current:
         choice = replace(choice, reason=Reason.PROBE_BACK)
     elif choice.reason in CALM and held.explanation.batch_now:
-        trial = probe.propose(config, options, current, not bounds.kv_full, choice.state, now)
+        trial = probe.propose(config, options, current, not limits.kv_full, choice.state, now)
         if trial is not None:
             batch = _at(options, current).batch
             state = probe.begin(config, trial, current, (), batch, choice.state, now)
             choice = replace(choice, budget=trial, reason=Reason.PROBE, state=state)
-    if beyond or bounds.kv_full:
+    if beyond or limits.kv_full:
         clamps = dict.fromkeys((*choice.clamps, Clamp.KV_PRESSURE))
         reason = Reason.KV_PRESSURE if choice.reason in CALM else choice.reason
         choice = replace(choice, reason=reason, clamps=tuple(clamps))
@@ -166,11 +172,11 @@ def _table(
     in_force: Table,
     current: int,
     options: Sequence[Candidate],
-    load: Load,
-    bounds: table.Bounds,
-    held: Wish,
+    load: ServerLoad,
+    limits: table.Limits,
+    held: Desired,
     now: float,
-) -> Wish:
+) -> Desired:
     name, state = observation.target, held.state
     batch = max(load.batch, 1.0)
     limit = table.largest(number(observation.max_running_requests))
@@ -186,23 +192,23 @@ def _table(
             back = True
         state = probe.end(config, name, won, state, now)
     next_table = table.compute(
-        config, speed, batch, limit, in_force, observation.latency, current, bounds
+        config, speed, batch, limit, in_force, observation.latency, current, limits
     )
-    wish, reason = next_table.table, next_table.reason
-    if back and wish == in_force:
+    desired, reason = next_table.table, next_table.reason
+    if back and desired == in_force:
         reason = Reason.PROBE_BACK
     elif reason in CALM and load.batch > 0:
-        trial = probe.propose(config, options, current, not bounds.kv_full, state, now)
-        if trial is not None and trial <= (bounds.ceiling or trial):
-            state = probe.begin(config, trial, current, wish, batch, state, now)
-            wish = table.with_entry(wish, batch, trial, limit)
+        trial = probe.propose(config, options, current, not limits.kv_full, state, now)
+        if trial is not None and trial <= (limits.ceiling or trial):
+            state = probe.begin(config, trial, current, desired, batch, state, now)
+            desired = table.with_entry(desired, batch, trial, limit)
             reason = Reason.PROBE
     explanation = replace(
         held.explanation,
         clamps=(*held.explanation.clamps, *next_table.clamps),
-        next_change_at=outlook.settles(config, state) if bounds.settling else None,
+        next_change_at=outlook.settles(config, state) if limits.settling else None,
     )
-    return replace(held, state=state, explanation=explanation).tabled(wish, batch, reason)
+    return replace(held, state=state, explanation=explanation).tabled(desired, batch, reason)
 
 
 def _at(options: Sequence[Candidate], budget: int) -> Candidate:
@@ -217,8 +223,13 @@ def _won(speed: SpeedModel, state: TargetState) -> bool:
 
 
 def _explore(
-    config: PolicyConfig, target: str, step: Sequence[int], missing: Reason, held: Wish, now: float
-) -> Wish:
+    config: PolicyConfig,
+    target: str,
+    step: Sequence[int],
+    missing: Reason,
+    held: Desired,
+    now: float,
+) -> Desired:
     """One step to ``step`` (empty: none helps) to measure the missing curve, then a wait."""
     state = held.state
     if not step or (state.explore_at is not None and state.explore_at > now):
@@ -230,28 +241,28 @@ def _explore(
 
 
 def _explained(
-    wish: Wish,
+    desired: Desired,
     options: Sequence[Candidate],
     current: int,
     taus: AcceptModel,
     costs: CostModel,
-    load: Load,
-) -> Wish:
+    load: ServerLoad,
+) -> Desired:
     best = fastest(options, current)
     here = _at(options, current)
-    chosen = next((c for c in options if c.budget == wish.budget), here)
-    clamps = wish.explanation.clamps
+    chosen = next((c for c in options if c.budget == desired.budget), here)
+    clamps = desired.explanation.clamps
     if load.batch + load.waiting > load.limit:
         clamps = (*clamps, Clamp.BATCH_LIMIT)
-    known = wish.state.known
+    known = desired.state.known
     if known is not None and best is options[-1] and max(known.tiers) > best.budget:
         clamps = (*clamps, Clamp.MAX_BUDGET)
     if known is not None and best is options[0] and min(known.tiers) < best.budget:
         clamps = (*clamps, Clamp.MIN_BUDGET)
     return replace(
-        wish,
+        desired,
         explanation=replace(
-            wish.explanation,
+            desired.explanation,
             candidates=tuple(options),
             best_budget=best.budget,
             gain=1.0 - best.token_s / here.token_s,

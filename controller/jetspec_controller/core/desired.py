@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .enums import Reason
-from .state import TargetState
-from .table import lookup
-from .types import Explanation, Table
-from .uniform import Choice
+from jetspec_controller.core.enums import Reason
+from jetspec_controller.core.state import TargetState
+from jetspec_controller.core.table import lookup
+from jetspec_controller.core.types import Explanation, Table
+from jetspec_controller.core.uniform import Choice
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Desired:
     """A budget, or a table with its entry for the batch; budget None leaves the server alone."""
 
     budget: int | None
@@ -21,18 +21,18 @@ class Wish:
     state: TargetState
     explanation: Explanation
 
-    def uniform(self, budget: int, reason: Reason) -> Wish:
-        """This wish with one budget for every batch."""
+    def uniform(self, budget: int, reason: Reason) -> Desired:
+        """This state with one budget for every batch."""
         return replace(self, budget=budget, table=(), reason=reason)
 
-    def tabled(self, table: Table, batch: float, reason: Reason) -> Wish:
-        """This wish with a table; one entry alone is a uniform budget."""
+    def tabled(self, table: Table, batch: float, reason: Reason) -> Desired:
+        """This state with a table; one entry alone is a uniform budget."""
         kept = table if len(table) > 1 else ()
         return replace(self, budget=lookup(table, batch), table=kept, reason=reason)
 
-    def chosen(self, choice: Choice) -> Wish:
-        """This wish with a uniform choice and its explanation."""
-        return Wish(
+    def chosen(self, choice: Choice) -> Desired:
+        """This state with a uniform choice and its explanation."""
+        return Desired(
             choice.budget,
             (),
             choice.reason,

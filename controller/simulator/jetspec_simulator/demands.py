@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .policies import DEFAULT
-from .report import Line, best_static, slower
-from .scenarios import IDLE_TO_SATURATION
+from jetspec_simulator.policies import DEFAULT
+from jetspec_simulator.report import Line, best_static, slower
+from jetspec_simulator.scenarios import IDLE_TO_SATURATION
 
 MOST_REGRET = 0.05
 MOST_BEHIND_STATIC = 0.02

@@ -1,5 +1,6 @@
-"""The command line of the comparison: reads trace files, prints Markdown tables, and may put them
-into a document.
+"""``jetspec-simulate``: reads trace files, prints Markdown tables, and may put them into a document.
+
+Exit status: 0 well, 1 a file cannot be read or written, 2 a mistake in what was asked for.
 """
 
 from __future__ import annotations
@@ -9,17 +10,32 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core import PolicyConfig
-from . import demands
-from .arrivals import Trace
-from .curves import DEVICES
-from .report import compare, markdown
-from .run import Outcome
-from .scenarios import INTERACTIVE, scenarios
+from jetspec_controller.core import PolicyConfig
+
+from jetspec_simulator import demands
+from jetspec_simulator.arrivals import Trace
+from jetspec_simulator.curves import DEVICES
+from jetspec_simulator.report import compare, markdown
+from jetspec_simulator.run import RunResult
+from jetspec_simulator.scenarios import INTERACTIVE, scenarios
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of :func:`run` to a command."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The console script."""
+    try:
+        _run(_parser().parse_args(arguments))
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"jetspec-simulate: {error}\n")
+        return 2 if isinstance(error, ValueError) else 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="jetspec-simulate", description="Compare budget policies on a simulated server."
+    )
     parser.add_argument(
         "--device", choices=sorted(DEVICES), default="table11", help="whose costs and τ"
     )
@@ -34,9 +50,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="also put the tables between <!-- bench:policies-DEVICE --> and its end",
     )
+    return parser
 
 
-def run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> None:
     """Runs the comparison; progress on stderr, the tables on stdout."""
     if not 0 < options.shorten <= 1:
         raise ValueError(f"--shorten is {options.shorten}; it must be above 0 and at most 1")
@@ -65,17 +82,9 @@ def run(options: argparse.Namespace) -> int:
     sys.stdout.write(text)
     if options.write is not None:
         options.write.write_text(_replace(options.write, name, text))
-    return 0
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The comparison as a command of its own."""
-    parser = argparse.ArgumentParser(description="Compare budget policies on a simulated server.")
-    add_options(parser)
-    return run(parser.parse_args(arguments))
-
-
-def _say(outcome: Outcome) -> None:
+def _say(outcome: RunResult) -> None:
     sys.stderr.write(f"{outcome.trace}: {outcome.policy}\n")
 
 

@@ -7,10 +7,10 @@ import math
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from .actuators import ApplyResult, Outcome
-from .core import (
+from jetspec_controller.actuators import ApplyResult, Outcome
+from jetspec_controller.core import (
     SECOND_WRITER_AFTER,
-    BudgetState,
+    BudgetReadback,
     Clamp,
     Decision,
     Fault,
@@ -21,10 +21,10 @@ from .core import (
     TargetObservation,
     TargetState,
 )
-from .core.table import lookup
-from .http_client import FetchError
-from .targets import Target
-from .writes import Writes
+from jetspec_controller.core.table import lookup
+from jetspec_controller.http_client import FetchError
+from jetspec_controller.targets import Target
+from jetspec_controller.writes import Writes
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class DecisionSummary:
 
 
 @dataclass(slots=True)
-class Tracked:
+class ManagedTarget:
     """One server under control."""
 
     target: Target
@@ -64,11 +64,11 @@ class Tracked:
     observation: TargetObservation | None = None
     decision: Decision | None = None
     mode: str = ""
-    read_back: BudgetState | None = None
+    read_back: BudgetReadback | None = None
     read_error: FetchError | None = None
     process_since: float | None = None
     last_apply: ApplyResult | None = None
-    read_task: asyncio.Task[BudgetState] | None = None
+    read_task: asyncio.Task[BudgetReadback] | None = None
     apply_task: asyncio.Task[None] | None = None
     writes: Writes = field(default_factory=Writes)
     contested: bool = False  # a second writer was seen of late
@@ -153,7 +153,9 @@ class Tracked:
         return self.observation
 
 
-def summary(identifier: str, decision: Decision, mode: str, tracked: Tracked) -> DecisionSummary:
+def summary(
+    identifier: str, decision: Decision, mode: str, managed: ManagedTarget
+) -> DecisionSummary:
     """The part of a decision that is kept."""
     explanation = decision.explanation
     return DecisionSummary(
@@ -163,9 +165,9 @@ def summary(identifier: str, decision: Decision, mode: str, tracked: Tracked) ->
         mode=mode,
         action=decision.action,
         reason=decision.reason,
-        budget=tracked.at_present(decision.budget, decision.table),
+        budget=managed.at_present(decision.budget, decision.table),
         table=decision.table,
-        budget_before=tracked.budget_now,
+        budget_before=managed.budget_now,
         batch=explanation.batch_now,
         batch_expected=explanation.batch_expected,
         waiting=explanation.waiting,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..core import PolicyConfig
-from .arrivals import ClosedTrace, Trace
-from .curves import Device
-from .policies import contenders
-from .run import Bounds, Outcome, run
-from .server import ServerSpec
+from jetspec_controller.core import PolicyConfig
+
+from jetspec_simulator.arrivals import ClosedTrace, Trace
+from jetspec_simulator.curves import Device
+from jetspec_simulator.policies import contenders
+from jetspec_simulator.run import LatencyBounds, RunResult, run
+from jetspec_simulator.server import ServerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Line:
         return self.policy.startswith("static")
 
 
-def slower(one: Outcome | Line, other: Outcome | Line, closed: bool) -> float:
+def slower(one: RunResult | Line, other: RunResult | Line, closed: bool) -> float:
     """Share of speed lost to another policy: of tokens/s, and where arrivals are given (so that
     tokens/s can hardly differ) of seconds per token, whichever is more.
     """
@@ -46,15 +47,15 @@ def compare(
     traces: Callable[[int], Mapping[str, Trace]],
     config: PolicyConfig,
     seeds: Sequence[int],
-    bounds: Bounds,
+    bounds: LatencyBounds,
     spec: ServerSpec | None = None,
-    progress: Callable[[Outcome], None] | None = None,
+    progress: Callable[[RunResult], None] | None = None,
 ) -> list[Line]:
     """Runs every contender; ``traces`` gives the traces of a seed. The oracle is the last line of
     each trace.
     """
     spec = spec or ServerSpec()
-    runs: dict[tuple[str, str], list[tuple[Outcome, float]]] = {}
+    runs: dict[tuple[str, str], list[tuple[RunResult, float]]] = {}
     closed: dict[str, bool] = {}
     for seed in seeds:
         for trace in traces(seed).values():
@@ -100,8 +101,8 @@ def markdown(lines: Sequence[Line]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _line(trace: str, policy: str, closed: bool, pairs: Sequence[tuple[Outcome, float]]) -> Line:
-    def mean(value: Callable[[Outcome], float]) -> float:
+def _line(trace: str, policy: str, closed: bool, pairs: Sequence[tuple[RunResult, float]]) -> Line:
+    def mean(value: Callable[[RunResult], float]) -> float:
         return sum(value(outcome) for outcome, _ in pairs) / len(pairs)
 
     return Line(
