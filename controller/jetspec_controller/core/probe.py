@@ -1,4 +1,4 @@
-"""Trying a budget nearby that the curves are unsure about: when, for how long, and the verdict.
+"""Probes: when to try a nearby budget with an uncertain prediction, for how long, and the result.
 
 No I/O. A probe must have an expected gain. This is the mean share of seconds per token that it
 saves (zero where it saves nothing), over the uncertainty of the curves, minus the expected cost of
