@@ -32,7 +32,7 @@ class ServerLoad:
     limit: float  # most requests that run at once, as seen; math.inf if not known
     arrival_rate: float | None  # requests/s
     output_tokens: float | None  # per request
-    scale: float = 1.0  # batch seen / batch by Little's law, a mean of late
+    scale: float = 1.0  # observed batch / batch by Little's law, a recent mean
     slots: float = math.inf  # most requests that the server may run at once
     kv_tokens: float | None = None  # size of the KV cache
     request_tokens: float | None = None  # that a running request holds in it

@@ -144,7 +144,7 @@ class TargetObservation:
     counters: RoundCounters | None = None
     cost: CostCurve | None = None
     latency: LatencyPercentiles | None = None
-    overwrites: int = 0  # changes of the budget or table of late by somebody else
+    overwrites: int = 0  # recent changes of the budget or table by somebody else
     ages: tuple[tuple[Signal, float], ...] = ()
     errors: tuple[SourceError, ...] = ()
 
@@ -182,7 +182,7 @@ class Explanation:
     extrapolated: bool = False  # the decided budget has no fresh measurement of τ
     clamps: tuple[Clamp, ...] = ()
     faults: tuple[SourceError, ...] = ()
-    overwrites: int = 0  # changes of the budget or table of late by somebody else
+    overwrites: int = 0  # recent changes of the budget or table by somebody else
     accept: AcceptCurve | None = None
     cost: CostCurve | None = None
     next_change_at: float | None = None  # earliest time of a rise; None: at any tick
