@@ -64,9 +64,10 @@ def check_last_token(original: Callable[..., None], req: Any, new_accepted_len: 
 
 
 def tokens_to_finish(req: Any, run: Sequence[int]) -> int:
-    """How many tokens of `run` the request takes, all of them if it does not finish before.
+    """The number of tokens of `run` that the request takes; all of them if it does not finish
+    earlier.
 
-    The request is left as it was found.
+    The request is not changed.
     """
     before = len(req.output_ids)
     try:
