@@ -71,7 +71,7 @@ def engine_variables(name: str) -> list[build.QueryVariable]:
 
 
 def plan_changes() -> Annotation:
-    """A mark where a server took another budget or table, whoever sent it."""
+    """A mark where a server changed its budget or table, whoever sent the change."""
     plan = engine(BUDGET_CHANGES)
     changes = total(once(plan, f"increase({plan.select()}[{RATE}])"), "instance")
     return Annotation(

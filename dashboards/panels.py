@@ -143,7 +143,7 @@ def number(
     steps: Sequence[tuple[float | None, str]] = ((None, "text"),),
     no_value: str = SHORT_NO_VALUE,
 ) -> Any:
-    """Figures of the present, with their course behind them."""
+    """Present values, with their history in the background."""
     panel = described(stat.Panel(), title, text, unit, span, height)
     panel = with_queries(panel, queries, "range")
     panel = (

@@ -27,7 +27,7 @@ from dashboards.drawing.variables import SCRAPE_S, VariableError, resolve
 DASHBOARDS = Path(__file__).resolve().parent / "grafana"
 DEFAULT_URL = "http://127.0.0.1:30910"
 POINTS = 300
-"""Of a range query at most; steps are rounded up to a figure of a clock."""
+"""Most points of a range query. Steps are rounded up to a round time."""
 STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400)
 _RELATIVE = re.compile(r"now(?:-(\d+)([smhdw]))?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}

@@ -76,7 +76,7 @@ class BudgetState:
 
     @classmethod
     def from_settings(cls, settings: Settings, device: str, max_budget: int) -> BudgetState:
-        """What a server on `device` ("cuda" or "cpu") starts with.
+        """The start budget of a server on `device` ("cuda" or "cpu").
 
         Raises ValueError naming the setting that is above `max_budget`, the launch maximum.
         """

@@ -1,8 +1,8 @@
 """`Engine`: the objects that a worker keeps for its whole life, built and checked once.
 
-`build_engine` reads the head's folder, loads it through SGLang and refuses, with one line,
-what would otherwise be slow, wrong or a crash later: a head made for another target, missing
-tensors, contradictory causal flags, a target without taps, a plugin that did not register.
+`build_engine` reads the head's folder and loads it through SGLang. It refuses, with one line, what
+would be slow, wrong or crash later: a head made for another target, missing tensors, contradictory
+causal flags, a target without taps, a plugin that did not register.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _check_target(target: ModelRunner) -> None:
 
 
 def _linear_for(ops: DeviceOps) -> Any:
-    """How the device multiplies by a scoring weight: packed on the host, plain on CUDA."""
+    """The device's product with a scoring weight: packed on the host, plain on CUDA."""
     if ops.name == "cpu":
         from jetspec_sglang.platform.linear import PackedWeight, can_pack
 

@@ -1,10 +1,10 @@
 """Ends a request at the token where plain decoding would end it, even if a round commits more
 tokens.
 
-SGLang's finish check was written for one token a step. Given a run of tokens it prefers the stop
+SGLang's finish check was written for one token per step. Given a run of tokens it prefers the stop
 string that is listed first to the one that is complete first, and a stop string to a stop token
-that came before it. So SGLang's own check is asked after every token of the run, and the run is
-cut behind the first token that finishes the request. What follows in SGLang (output ids,
+that came before it. So SGLang's own check is asked after every token of the run, and the run is cut
+behind the first token that finishes the request. What follows in SGLang (output ids,
 log-probabilities, reasoning tokens, committed KV length) then sees the cut run alone.
 
 A grammar that has ended finishes a plain request at the token after its last one, because plain
@@ -64,9 +64,10 @@ def check_last_token(original: Callable[..., None], req: Any, new_accepted_len: 
 
 
 def tokens_to_finish(req: Any, run: Sequence[int]) -> int:
-    """How many tokens of `run` the request takes, all of them if it does not finish before.
+    """The number of tokens of `run` that the request takes; all of them if it does not finish
+    earlier.
 
-    The request is left as it was found.
+    The request is not changed.
     """
     before = len(req.output_ids)
     try:

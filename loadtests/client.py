@@ -40,7 +40,7 @@ class _GivenUpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where requests go, and the parts of a body that all of them share."""
+    """The address of requests, and the common parts of their bodies."""
 
     url: str
     path: str

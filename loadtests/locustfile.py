@@ -41,7 +41,7 @@ logger = logging.getLogger("loadtests")
 
 
 class State:
-    """What this process knows of the test: its share, and on the leading process the run."""
+    """The state of the test in this process: its share and, in the leading process, the run."""
 
     node: Node | None = None
     run: Run | None = None

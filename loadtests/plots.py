@@ -25,7 +25,7 @@ _COLOURS = (
 def timeline(
     records: Sequence[Record], samples: Sequence[Sample], summary: Mapping[str, Any], file: Path
 ) -> None:
-    """Tokens/s and requests under way, TTFT and TPOT of each request, the budget underneath."""
+    """Tokens/s and running requests, TTFT and TPOT of each request, and the budget below."""
     pyplot = _pyplot()
     figure, (speed, latency, budget) = pyplot.subplots(
         3, 1, figsize=(9, 7.5), sharex=True, height_ratios=(2, 2, 1)

@@ -12,7 +12,8 @@ from jetspec_sglang.bench.datasets import load_prompts
 from loadtests.config import ConfigError, LoadConfig
 
 _WORDS_PER_TOKEN = 0.85
-"""Of common English text; `usage.prompt_tokens` in the report says what it came to."""
+"""Words per token of common English text. `usage.prompt_tokens` in the report shows the real
+number."""
 
 
 class Prompts:

@@ -17,7 +17,7 @@ Status = Literal["ok", "failed", "aborted", "unfinished"]
 class Record:
     """One request. `progress` holds (time, tokens so far) for each chunk with text.
 
-    `aborted`: cut off by this client on purpose. `unfinished`: under way when the run ended.
+    `aborted`: cut off by this client on purpose. `unfinished`: still running when the run ended.
     `error_kind`: connect, http, stream, stalled, timeout, cut, empty, aborted_by_server, lost.
     """
 

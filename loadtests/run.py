@@ -172,7 +172,7 @@ class Run:
 
 
 def _cpu_seconds(process: psutil.Process) -> float:
-    """Of the process and its children (Locust's workers on this machine)."""
+    """CPU of the process and its children (Locust's workers on this machine)."""
     total = 0.0
     for one in (process, *process.children(recursive=True)):
         try:

@@ -1,9 +1,9 @@
-"""Over-saturation: does the backlog of an open loop grow for as long as it runs? Pure.
+"""Over-saturation: does the backlog of an open loop grow during the whole run? Pure.
 
-The number of requests under way is fitted with a line over the window. Its slope is the share of
-the arrivals that the server does not complete. The run counts as over-saturated when that part is
-at least a tenth, the last third holds clearly more requests than the first, and the time to the
-first token rises with the time of arrival (Mann-Kendall, one-sided, 1 %).
+A line is fitted to the number of running requests over the window. Its slope is the share of the
+arrivals that the server does not complete. The run counts as over-saturated when that part is at
+least a tenth, the last third holds clearly more requests than the first, and the time to the first
+token rises with the time of arrival (Mann-Kendall, one-sided, 1 %).
 """
 
 from __future__ import annotations

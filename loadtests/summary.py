@@ -110,7 +110,7 @@ def verdict(
     lost: int,
     interrupted_at: float | None = None,
 ) -> list[str]:
-    """Why these figures must not be used; empty for a valid run."""
+    """Reasons why these figures must not be used; empty for a valid run."""
     reasons = []
     if interrupted_at is not None:
         reasons.append(f"the run was interrupted after {interrupted_at:.0f} s")

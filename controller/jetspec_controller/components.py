@@ -1,8 +1,7 @@
 """The parts that a configuration creates: clients, discovery, source, actuator. Opens connections
 pools.
 
-Built anew on a reload and swapped as a whole, so that a configuration is in force completely or
-not at all.
+A reload creates new parts and replaces all of them at once. So a reload is atomic.
 """
 
 from __future__ import annotations

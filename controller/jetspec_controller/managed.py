@@ -71,7 +71,7 @@ class ManagedTarget:
     read_task: asyncio.Task[BudgetReadback] | None = None
     apply_task: asyncio.Task[None] | None = None
     writes: Writes = field(default_factory=Writes)
-    contested: bool = False  # a second writer was seen of late
+    contested: bool = False  # a second writer was seen recently
 
     def at_present(self, budget: int | None, table: Table) -> int | None:
         """The budget for the batch that runs now, from a uniform budget and a table."""

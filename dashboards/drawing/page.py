@@ -24,7 +24,7 @@ COLUMNS, ROW_PX, GAP_PX, HEAD_PX, TITLE_PX = 24, 38, 8, 64, 30
 
 @dataclass(slots=True)
 class Drawn:
-    """What a picture shows: its panels with queries, and those of them without data."""
+    """The content of a picture: its panels with queries, and those without data."""
 
     panels: int = 0
     empty: list[str] = field(default_factory=list)

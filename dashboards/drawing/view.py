@@ -1,4 +1,4 @@
-"""`View`: what every panel of a picture shares. `Item`: a field ready to be drawn. Pure."""
+"""`View`: the common data of all panels of a picture. `Item`: a field ready to be drawn. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

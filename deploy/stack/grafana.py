@@ -56,7 +56,8 @@ def companion(program: list[str], folder: Path, port: int, prometheus_url: str) 
 
 
 def _home_path(found: str) -> list[str]:
-    """Where Grafana's own files are: beside an unpacked archive's program, or the package's."""
+    """The folder of Grafana's own files: next to the program of an unpacked archive, or that of the
+    package."""
     for home in (Path(found).resolve().parents[1], _PACKAGED):
         if (home / "conf" / "defaults.ini").is_file():
             return ["--homepath", str(home)]

@@ -34,7 +34,7 @@ from jetspec_sglang.tree import build_tree
 BUDGETS = (8, 16, 32, 64)
 WIDTH = 8
 SIZES = ((4, 2), (8, 1), (8, 2), (16, 1), (16, 2), (16, 3))
-"""Nodes and masks behind each node of the second passes that are tried."""
+"""Numbers of nodes, and of masks after each node, of the second passes to try."""
 ONE_PASS = "one pass"
 CALIBRATED = {"scores by depth and rank": 1, "scores by depth, rank and path": OFF_STATES}
 """Variants that calibrate, with the states of a path they tell apart."""
@@ -257,7 +257,7 @@ def _cell(found: Results, variant: str, budget: int) -> str:
 
 
 def reliability_table(answers: Mapping[str, Sequence[Drafted]]) -> Rows:
-    """How often the best candidate is right, and how sure the head is of it, by depth and path."""
+    """How often the best candidate is right, and the head's confidence in it, by depth and path."""
     depths = next(iter(answers.values()))[0].tokens.shape[1]
     rows = [["set", "off-argmax tokens on the path", *(f"depth {d + 1}" for d in range(depths))]]
     for name, found in answers.items():

@@ -100,7 +100,8 @@ def evaluate(
 
 
 def places(answers: Responses, eos_ids: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, bool]]:
-    """Of each answer: token ids [L], positions to draft from [A], whether it came to its end."""
+    """For each answer: token ids [L], positions to draft from [A], and whether the answer is
+    complete."""
     for index in range(len(answers)):
         ids = torch.from_numpy(answers.sequence(index))
         anchors = torch.arange(int(answers.response_start[index]), len(ids) - 1)

@@ -1,7 +1,7 @@
 """Markdown tables, the machine they were measured on, and their place in a document.
 
 Contract: a document keeps a table between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`;
-`write_section` replaces what lies between. I/O: that file, /proc/cpuinfo.
+`write_section` replaces the text between them. I/O: that file, /proc/cpuinfo.
 """
 
 from __future__ import annotations

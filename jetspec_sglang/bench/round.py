@@ -57,8 +57,8 @@ def breakdown(
 def measure(
     server: Server, prompts: Sequence[str], budget: int, batch: int, max_tokens: int
 ) -> Breakdown:
-    """Break down the rounds of one load. Prefill is measured by itself, on the same prompts with
-    an empty cache, and taken off the wall time."""
+    """Break down the rounds of one load. Prefill is measured separately, on the same prompts with
+    an empty cache, and subtracted from the wall time."""
     set_budget(server, budget)
     warm_up(server, prompts, batch)
     prefill = run_load(server, prompts, batch, 1)

@@ -1,8 +1,8 @@
 """A second pass of the head over its own tree: nodes as real tokens, each followed by masks.
 
-The block holds the anchor, the first N - 1 nodes of the tree at their depths, and M mask rows behind
-each node; a row sees the context, the anchor, its own ancestors and, of the masks, those before it
-behind the same node. The M distributions behind a node are the head's for that branch alone.
+The block holds the anchor, the first N - 1 nodes of the tree at their depths, and M mask rows after
+each node. A row sees the context, the anchor, its own ancestors, and the earlier masks of the same
+node. The M distributions behind a node are the head's for that branch alone.
 
 Contract: `second_pass` is the head's forward in plain torch, no cache; `ConditionedDraft` is a
 draft for `conditioning.path_ranks`. Names in shapes: A anchors, N nodes, M masks, W candidates.
@@ -34,10 +34,10 @@ def second_pass(
     masks: int,
     width: int,
 ) -> tuple[Tensor, Tensor]:
-    """Best tokens and log-probabilities behind nodes 1..N-1: [A, N - 1, M, W], int64 and float32.
+    """Best tokens and log-probabilities after nodes 1..N-1: [A, N - 1, M, W], int64 and float32.
 
     taps [1, L, T*H]; anchors and anchor_tokens [A]; `tree` of N nodes per anchor. ValueError for a
-    head whose rows predict the token behind them: a mask row has to be its own depth's.
+    head whose rows predict the next token: a mask row must predict the token of its own depth.
     """
     if head.config.draft_shift:
         raise ValueError("draft_shift = true: the second pass needs a head with draft_shift false")
@@ -82,7 +82,7 @@ def rows_of(
 
 
 class ConditionedDraft:
-    """One anchor's first candidates, replaced behind the first `nodes` nodes by their own rows."""
+    """One anchor's first candidates. After the first `nodes` nodes, their own rows replace them."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ from jetspec_sglang.settings import ENVIRONMENT_VARIABLE
 START_TIMEOUT_S = 900.0
 END_GRACE_S = 30.0
 SAME_FOR_ALL = ("--min-free-slots-delay", "1")
-"""SGLang delays prefills by itself for DFLASH's family and not for plain decoding."""
+"""SGLang delays prefills for the DFLASH family, but not for plain decoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class Launch:
 
 
 def fastest_dtype() -> str:
-    """The dtype this CPU decodes fastest in: the narrowest it multiplies in hardware."""
+    """The dtype in which this CPU decodes fastest: the narrowest one with hardware
+    multiplication."""
     if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported():
         return "bfloat16"
     if " avx512_fp16 " in Path("/proc/cpuinfo").read_text():

@@ -1,10 +1,10 @@
 """The subcommands of `jetspec`: a name, the module that holds it, and its line in the help.
 
-Contract: a command's module has `add_parser(subparsers) -> argparse.ArgumentParser` and
-`run(args) -> int` (the exit status). It is imported only when its command is asked for, so that
-`jetspec --help` needs none of them; heavy imports belong inside `run` all the same, so that
-`jetspec COMMAND --help` is fast too. A parser with `set_defaults(pass_through=True)` gets the
-arguments it does not know as `args.rest`. Pure.
+Contract: a command's module has `add_parser(subparsers) -> argparse.ArgumentParser` and `run(args)
+-> int` (the exit status). It is imported only when its command is called, so that `jetspec --help`
+needs none of them; heavy imports belong inside `run` all the same, so that `jetspec COMMAND --help`
+is fast too. A parser with `set_defaults(pass_through=True)` gets the arguments it does not know as
+`args.rest`. Pure.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """`jetspec train`: one training run, from flags, from a JSON file, or from both.
 
 Contract: every field of `TrainSettings` is a flag; a flag wins over the file. Several processes:
-`accelerate launch -m jetspec_sglang.cli train ...`. The head lies in `<run>/head` at the end.
+`accelerate launch -m jetspec_sglang.cli train ...`. The finished head is in `<run>/head`.
 """
 
 import argparse

@@ -12,7 +12,7 @@ _TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 
 
 class MaskMode(IntEnum):
-    """Which of its request's new rows a row sees, besides the whole cached prefix."""
+    """The new rows of its request that a row sees, in addition to the whole cached prefix."""
 
     CAUSAL = 0  # those up to itself
     FULL = 1  # all

@@ -1,8 +1,8 @@
 """SGLang's small layers on the host platform: one compiled pass instead of several torch calls.
 
-Contract: `register_fused_layers` enters them under the platform's dispatch key; each falls back to
-the layer's own `forward_native` for whatever the compiled version does not cover. They compute
-what `forward_native` does, rounded once instead of at each step.
+Contract: `register_fused_layers` enters them under the platform's dispatch key; if the compiled
+version does not support a case, the layer's own `forward_native` is used. They compute what
+`forward_native` does, rounded once instead of at each step.
 """
 
 from __future__ import annotations

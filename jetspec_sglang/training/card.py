@@ -1,4 +1,4 @@
-"""The README.md of an exported head: what it is, how it was trained, and its results.
+"""The README.md of an exported head: its shape, its training and its results.
 
 Contract: pure; every figure comes from the run's own files or from an evaluation's results.
 """

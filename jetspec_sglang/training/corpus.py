@@ -17,8 +17,8 @@ def with_corpus_answers(
 ) -> Responses:
     """The same prompts in the same order; each answer ends with the id that ends a turn.
 
-    `answers`: text by user message, found whatever its blanks and case. ValueError when a prompt of
-    `responses` is none of theirs.
+    `answers`: text by user message, matched without regard to blanks and case. ValueError if they
+    do not contain a prompt of `responses`.
     """
     by_prompt = {
         _key(template, template.render(message)): text for message, text in answers.items()

@@ -61,7 +61,7 @@ class ChatTemplate:
 
 
 _UNSPACED = ("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR ", "TIBETAN ")
-"""How the names of letters begin that are written without spaces between words."""
+"""Beginnings of the Unicode names of letters that are written without spaces between words."""
 _LETTERS_A_WORD = 2
 """Letters that count as one word in those scripts."""
 

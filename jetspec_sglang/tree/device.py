@@ -93,7 +93,7 @@ def _add_all_children(order: _Order, logprobs: torch.Tensor, budget: int) -> _Or
     )
 
     def place(values: torch.Tensor, root: float, empty: float) -> torch.Tensor:
-        """Scatter one field to its ranks; what lies past the budget falls into a spare column."""
+        """Scatter one field to its ranks. Values beyond the budget go into a spare column."""
         out = values.new_full((bs, budget + 1), empty)
         out.scatter_(1, slot, values)
         out[:, :1].fill_(root)

@@ -1,9 +1,9 @@
 """Penalties at tree nodes, equal to what plain decoding applies after the node's own path.
 
-SGLang's orchestrator counts one token a step and applies one vector to a whole verify batch.
-Here each node's counts are its request's output tokens and the node's path behind the anchor,
-so frequency, presence and repetition penalties and min_new_tokens are exact. Only the columns
-of tokens that occur are touched.
+SGLang's orchestrator counts one token per step and applies one vector to a whole verify batch. Here
+each node's counts are its request's output tokens and the node's path after the anchor, so
+frequency, presence and repetition penalties and min_new_tokens are exact. Only the columns of
+tokens that occur are touched.
 """
 
 from __future__ import annotations

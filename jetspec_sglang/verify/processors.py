@@ -1,7 +1,7 @@
-"""Custom logit processors at tree nodes: each sees its request as it stands at the node.
+"""Custom logit processors at tree nodes: each sees the state of its request at the node.
 
 SGLang gives a processor the request itself (`custom_params["__req__"]`). A processor that reads
-`output_ids` there must find the node's own path behind the committed tokens, as it would when the
+`output_ids` there must find the node's own path after the committed tokens, as it would when the
 path is decoded token by token. Pure, except for what the processors themselves do.
 """
 
@@ -23,7 +23,8 @@ REQUEST = "__req__"
 
 
 class RequestAtNode:
-    """A request with the tokens of one path behind its own; everything else is the request's."""
+    """A request with the tokens of one path after its own. All other attributes are the
+    request's."""
 
     __slots__ = ("_req", "output_ids")
 

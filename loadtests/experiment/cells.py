@@ -1,4 +1,4 @@
-"""What an experiment measures: policies x points of load x seeds, and in which order.
+"""The cells of an experiment: policies x points of load x seeds, and their order.
 
 Contract: pure. A cell is one run of the load generator; its folder holds `summary.json` once it is
 finished. Cells of one load and seed follow each other, with the policies in rotating order, so that

@@ -1,4 +1,4 @@
-"""What goes wrong during a soak, and when: budget pins, controller restarts, a Prometheus outage.
+"""The faults of a soak and their times: budget pins, controller restarts, a Prometheus outage.
 
 Contract: `plan` is pure; `Faults` carries the plan out in a thread and keeps what it did. If a
 fault cannot be made, this is recorded and the soak continues. I/O: through the children.

@@ -116,10 +116,11 @@ def follow(samples: Samples, at: float, hold: float, *, rising_load: bool) -> Fo
 
 
 def cost(records: Sequence[Record], samples: Samples) -> dict[str, float | int | None]:
-    """The longest wait for tokens around a change of budget, of requests that run over it.
+    """The longest wait for tokens around a change of budget, for requests that run during the
+    change.
 
-    A change lies between two samples. The same request's longest wait in equally long spans
-    before and after is what it is compared with.
+    A change is between two samples. It is compared with the same request's longest wait in equally
+    long spans before and after.
     """
     changes = [
         (earlier[0], later[0])

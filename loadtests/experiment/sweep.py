@@ -114,7 +114,7 @@ def drain(server: Server) -> None:
 
 
 def loads(url: str) -> dict[str, float]:
-    """Requests in the server (`busy`) and its share of KV memory in use, all ranks together."""
+    """Requests in the server (`busy`) and its share of used KV memory, for all ranks together."""
     try:
         found = httpx.get(f"{url}/v1/loads", timeout=10).json()["loads"]
     except (httpx.HTTPError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""What an actuator is, and how a control call can end. No I/O here."""
+"""The interface of an actuator, and the results of a control call. No I/O here."""
 
 from __future__ import annotations
 

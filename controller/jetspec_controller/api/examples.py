@@ -47,7 +47,7 @@ CANDIDATES = (
     Candidate(32, 8.0, 2.95, 0.0640, 0.02169, extrapolated=False, doubt=0.04),
     Candidate(64, 8.0, 3.07, 0.1030, 0.03355, extrapolated=True, doubt=0.11),
 )
-"""Of one server; a round costs less a row than it did before."""
+"""Example of one server whose rounds cost less per row than before."""
 
 COST = CostCurve((CostPoint(128.0, 0.047), CostPoint(256.0, 0.064)), CostSource.GAUGES)
 

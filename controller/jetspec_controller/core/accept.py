@@ -1,9 +1,9 @@
 """τ(B) of one server from its round counters, remembered and extended. No I/O.
 
-The trees are nested, so a round run at B tells for every B′ ≤ B how many of its accepted nodes had
-a rank below B′. The curve is built edge by edge like a chain ladder: the growth from one edge to
-the next is taken from rounds that saw both edges, so rounds of an hour ago that ran a larger
-budget still give the shape of the curve while fresh rounds give its level.
+The trees are nested. So a round at B shows, for every B′ ≤ B, how many of its accepted nodes had a
+rank below B′. The curve is built edge by edge, like a chain ladder: the growth from one edge to the
+next comes from rounds that saw both edges. So old rounds at a larger budget still give the shape of
+the curve, while recent rounds give its level.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def remember(
 ) -> tuple[AcceptMemory, ...]:
     """Adds the counts of one interval, halving the older ones every ``accept_half_life_s``.
 
-    ``limit`` caps the request rounds one budget may bring (for totals since the server's start).
+    ``limit`` is the maximum of request rounds that one budget may add (for totals since the
+    server's start).
     """
     kept = {m.budget: m for m in memory}
     for counts in fresh:
@@ -67,8 +68,8 @@ class AcceptModel:
     min_request_rounds: float
 
     def at(self, budgets: Array) -> Array:
-        """τ of each budget: linear between edges; beyond them by octaves, each of which adds as
-        much as the one before it times the ratio of the last two octaves measured (0.5 to 1)."""
+        """τ of each budget. It is linear between edges. Beyond them, each octave adds the gain of
+        the octave before it, times the ratio of the last two measured octaves (0.5 to 1)."""
         inside = np.interp(budgets, self.edges, self.tau)
         last = self.edges[-1]
         if last <= 1 or not np.any(budgets > last):
@@ -83,7 +84,8 @@ class AcceptModel:
         return taus
 
     def confidence(self, budget: int) -> float:
-        """0 … 1 by the request rounds behind τ(budget); 0 where it is extrapolated."""
+        """Confidence from 0 to 1 by the request rounds behind τ(budget); 0 where τ is
+        extrapolated."""
         if budget > self.measured:
             return 0.0
         rounds = float(np.interp(budget, self.edges, self.request_rounds))

@@ -29,8 +29,8 @@ def running(read: BudgetReadback) -> Table:
 
 
 def in_force(config: PolicyConfig, state: TargetState, known: BudgetReadback) -> Table:
-    """The table to move from; one entry for a uniform budget. What was decided last counts, the
-    read-back only before the first decision and when nothing is ever applied.
+    """The table from which the next move starts; a uniform budget is one entry. This is the last
+    decision. Before the first decision, and if nothing is ever applied, it is the read-back.
     """
     if state.budget is None or config.governor is Governor.ADVISORY:
         return running(known)

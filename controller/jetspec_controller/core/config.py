@@ -10,7 +10,7 @@ from jetspec_controller.core.enums import Governor
 
 
 class PolicyConfig(BaseModel):
-    """How one server's budget is chosen. Times in seconds, budgets in nodes (root included).
+    """How one server's budget is chosen. Times are in seconds, budgets in nodes (root included).
 
     The service derives a server's config from the shared one, e.g. a pin is
     ``config.model_copy(update={"governor": Governor.PINNED, "pinned_budget": 64})``.

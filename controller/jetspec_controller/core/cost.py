@@ -1,11 +1,11 @@
 """Seconds per round of one server for any (batch, budget). No I/O.
 
-The gauges (or a file) give seconds as a function of rows = batch × budget. Real rounds also cost
-by request (sampling, attention over each prefix) and by what else runs on the device. So measured
-rounds correct the curve twice. Least squares give a cost per request: base = curve(rows) + κ·batch.
-Then log (measured / base) is a Gaussian process over the octaves of batch and budget, with a free
-offset and trend: it passes through what was measured, follows the trend between and nearby, and
-says how much it leaves open elsewhere.
+The gauges (or a file) give seconds as a function of rows = batch × budget. Real rounds also have a
+cost per request (sampling, attention over each prefix), and other work on the device slows them
+down. So measured rounds correct the curve in two ways. First, least squares give a cost per
+request: base = curve(rows) + κ·batch. Second, log (measured / base) is a Gaussian process over the
+octaves of batch and budget, with a free offset and trend. It passes through the measured points,
+follows the trend between them and nearby, and gives its uncertainty elsewhere.
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ class CostModel:
         return doubt
 
     def _end_slopes(self) -> tuple[float, float]:
-        """Growth before the first point, half that of the first segment, and after the last point,
-        that of the last segment but at least half proportional.
+        """The slope outside the points. Before the first point it is half that of the first
+        segment. After the last point it is that of the last segment, and at least half
+        proportional.
         """
         slopes = np.diff(self.log_seconds) / np.diff(self.log_rows)
         return 0.5 * float(slopes[0]), max(float(slopes[-1]), 0.5)

@@ -1,7 +1,7 @@
 """One server, one tick: an observation and the carried state in, a decision and the next state out.
 
 Pure and deterministic: no I/O, no clock, no randomness, so recorded observations replay exactly.
-Whoever calls it reads the metrics before and sends the decision after.
+The caller reads the metrics before and sends the decision after.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from jetspec_controller.core.types import BudgetReadback, Decision, TargetObserv
 PROBES = (Reason.PROBE, Reason.PROBE_BACK)
 
 RESEND_GROWTH = 2.0
-"""How much longer each wait is before a decision is sent again."""
+"""Growth factor of the wait before a decision is sent again."""
 
 SECOND_WRITER_AFTER = 2
-"""Overwrites of late that make drift the work of a second writer."""
+"""Number of recent overwrites from which drift counts as a second writer."""
 
 GIVE_UP_AFTER = 3
-"""Times a decision is sent again before the read-back is taken as what is in force."""
+"""How often a decision is sent again before the read-back counts as the plan in force."""
 
 
 def decide(
@@ -36,7 +36,7 @@ def decide(
 ) -> tuple[Decision, TargetState]:
     """The decision for one server. ``now`` is the controller's clock, in seconds.
 
-    Never raises on an observation: what cannot be used becomes the decision's reason.
+    No observation makes it raise: an unusable input becomes the reason of the decision.
     """
     inputs = check(config, observation, state, now)
     learnt = learn(config, observation, inputs, state, now)
@@ -59,7 +59,8 @@ def decide(
 def _reconcile(
     config: PolicyConfig, observation: TargetObservation, desired: Desired, now: float
 ) -> tuple[Action, Reason, TargetState]:
-    """Sends a new desired state at once, and again while the read-back differs, ever slower."""
+    """Sends a new desired state at once. While the read-back differs, sends it again with growing
+    delays."""
     state = desired.state
     if desired.budget is None:
         return Action.HOLD, desired.reason, state
@@ -104,7 +105,8 @@ def _running(observation: TargetObservation, state: TargetState) -> int | None:
 
 
 def _paced(desired: Desired, new: TargetState, now: float) -> TargetState:
-    """Remembers a move for the dwell: of the uniform budget, or of any entry of the table."""
+    """Stores the time of a move for the dwell: a move of the uniform budget, or of any table
+    entry."""
     old = desired.state
     if old.budget is None or new.budget is None or desired.reason in PROBES:
         return new

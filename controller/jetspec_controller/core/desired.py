@@ -1,4 +1,5 @@
-"""What a server should run and why, before it is compared with what it runs. No I/O."""
+"""The desired plan of a server and its reason, before the comparison with the plan that it runs. No
+I/O."""
 
 from __future__ import annotations
 

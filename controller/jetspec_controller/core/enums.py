@@ -25,7 +25,7 @@ class Signal(StrEnum):
 
 
 class Fault(StrEnum):
-    """Why an input cannot be used; one value for each cause an operator acts on differently."""
+    """Why an input cannot be used. There is one value per cause that needs a different action."""
 
     MISSING = "missing"  # the server answered, the series is not there
     STALE = "stale"  # older than `max_age_s`
@@ -42,7 +42,7 @@ class Fault(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a decision is what it is. Every decision has exactly one."""
+    """The reason for a decision. Every decision has exactly one."""
 
     # the budget in force stays
     OPTIMAL = "optimal"  # no candidate is predicted to be faster

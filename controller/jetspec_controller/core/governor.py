@@ -1,6 +1,6 @@
 """The budget that a server should run: first the governor decides, then faults, then the model.
 
-No I/O. The desired is compared with the read-back in :mod:`.decision`.
+No I/O. :mod:`.decision` compares the desired state with the read-back.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def govern(
 def _blocked(
     config: PolicyConfig, reason: Reason, allowed: tuple[int, ...], held: Desired, now: float
 ) -> Desired:
-    """Holds, and after ``hold_s`` falls back, but never to a larger budget. A table in force is
-    kept: the engine follows its own batch, which needs no metrics.
+    """Holds the budget. After ``hold_s`` it falls back, but never to a larger budget. A table in
+    force is kept, because the engine follows its own batch without metrics.
     """
     state = replace(held.state, rise_ticks=0, rise_to=None)
     usable_at = state.usable_at if state.usable_at is not None else now

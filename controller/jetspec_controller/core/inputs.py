@@ -1,4 +1,4 @@
-"""What one observation may be used for: every unusable input gets its own fault. No I/O.
+"""Checks the inputs of one observation: every unusable input gets its own fault. No I/O.
 
 The load is needed for every decision; anything else that is missing only narrows it. An input that
 is missing never counts as zero.
@@ -130,8 +130,9 @@ def _load_fault(observation: TargetObservation) -> Fault | None:
 def _producer_moved_at(
     observation: TargetObservation, state: TargetState, now: float
 ) -> float | None:
-    """When the server's own timestamp last moved, on the controller's clock, so that clocks may
-    differ by any amount. A timestamp that only rounds move counts as moving while idle.
+    """The time when the server's own timestamp last changed, on the controller's clock. So the
+    clocks may differ by any amount. A timestamp that only rounds change counts as changing while
+    the server is idle.
     """
     stamp = observation.producer_timestamp
     if stamp is None or not math.isfinite(stamp):

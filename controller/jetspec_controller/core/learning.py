@@ -69,9 +69,9 @@ def load_now(
 ) -> ServerLoad:
     """The load that the projection starts from; the observation's load must be usable.
 
-    The batch is what runs now or the mean over the rounds since the last scrape, whichever is
-    more: the gauge is late by some rounds and sees nothing of a burst between two scrapes. A queue
-    that stays while the batch does not grow shows that the server is full.
+    The batch is the larger one of two values: what runs now, and the mean over the rounds since the
+    last scrape. The gauge is some rounds late and misses a burst between two scrapes. If a queue
+    stays and the batch does not grow, the server is full.
     """
     running, waiting = observation.running_requests or 0.0, observation.waiting_requests or 0.0
     batch, rounds = running, sum(c.rounds for c in inputs.fresh)

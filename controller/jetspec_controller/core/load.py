@@ -1,11 +1,11 @@
 """The batch to expect over the next seconds, for each budget that could be chosen. No I/O.
 
-Running requests follow dn/dt = λ − n / R(n, B): λ requests arrive a second and each stays
-R = output tokens × seconds per token. Its rest point is Little's law n = λ·R(n, B), a fixed point
-because a larger batch (and a smaller budget) lengthens R. The batch is followed from where it is
-now over the horizon, by exponential steps that each hold R still. Prefills, and lengths that are
-not what they were, make λ·R miss the batch that is seen; its mean miss scales λ. A server that has
-finished nothing yet has no mean length: then requests arrive and none leaves.
+Running requests follow dn/dt = λ − n / R(n, B): λ requests arrive per second, and each stays R =
+output tokens × seconds per token. Its rest point is Little's law n = λ·R(n, B), a fixed point
+because a larger batch (and a smaller budget) lengthens R. The batch is followed from its present
+value over the horizon, in exponential steps with a constant R each. Prefills and changed lengths
+make λ·R differ from the observed batch. The mean difference scales λ. A server that has finished no
+request yet has no mean length. Then requests arrive and none leaves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ServerLoad:
     limit: float  # most requests that run at once, as seen; math.inf if not known
     arrival_rate: float | None  # requests/s
     output_tokens: float | None  # per request
-    scale: float = 1.0  # batch seen / batch by Little's law, a mean of late
+    scale: float = 1.0  # observed batch / batch by Little's law, a recent mean
     slots: float = math.inf  # most requests that the server may run at once
     kv_tokens: float | None = None  # size of the KV cache
     request_tokens: float | None = None  # that a running request holds in it
@@ -44,7 +44,7 @@ def expected_batch(
     """Mean batch over ``horizon_s`` for each candidate, at least 1, shape [candidates].
 
     ``seconds_per_token`` maps a batch per candidate to the seconds one request needs per token.
-    Waiting requests are taken to be admitted at once up to ``limit``.
+    Waiting requests are assumed to be admitted at once, up to ``limit``.
     """
     path = _path(load, horizon_s, seconds_per_token, candidates)
     mean: Array = 0.5 * (path[1:] + path[:-1]).mean(0)

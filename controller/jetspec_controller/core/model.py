@@ -16,7 +16,7 @@ from jetspec_controller.core.smoothing import Array
 from jetspec_controller.core.types import Candidate, LatencyPercentiles
 
 TAU_DOUBT = 0.1
-"""Standard deviation of log τ an octave beyond what was measured."""
+"""Standard deviation of log τ, one octave beyond the measured budgets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ def candidates(
     latency: LatencyPercentiles | None,
     current: int,
 ) -> tuple[Candidate, ...]:
-    """Every allowed budget at the batch expected if it were used. An entry of a table is for the
-    batch that runs, so with a table every budget is seen at that. One number must also keep the
-    objectives at the largest batch within ``look_ahead_s``.
+    """Every allowed budget, at the batch to expect with this budget. A table entry is for the batch
+    that runs, so with a table every budget is evaluated at the running batch. One number must also
+    meet the objectives at the largest batch within ``look_ahead_s``.
     """
     count = len(speed.budgets)
     if config.publish_table:
@@ -90,13 +90,13 @@ def within_objectives(
     batch: float,
     current: int,
 ) -> NDArray[np.bool_]:
-    """Which budgets keep the configured percentiles, shape of ``round_s``; if none does, the one
-    that comes nearest. True everywhere without an objective or a measurement.
+    """The budgets that meet the configured percentiles, shape of ``round_s``. If none does, the
+    nearest one. Without an objective or a measurement, all of them.
 
     The percentiles were measured at ``batch`` and the ``current`` budget. The slow requests behind
-    a TPOT percentile accept less: their TPOT there gives the share of extra tokens they get, and
-    that share is kept for other batches and budgets. A longer round delays a first token by as much
-    as it is longer.
+    a TPOT percentile accept fewer tokens. Their TPOT gives the share of extra tokens that they get,
+    and this share is used for other batches and budgets, too. If a round is longer, the first token
+    is late by the same time.
     """
     excess = np.zeros_like(round_s)
     bounds = config.tpot_objective_s, config.ttft_objective_s

@@ -36,7 +36,7 @@ CALM = (Reason.OPTIMAL, Reason.WITHIN_TOLERANCE)
 """Reasons that leave room for a probe."""
 
 LITTLE_RANGE = (0.25, 4.0)
-"""How far Little's law may be scaled to the batch seen."""
+"""The largest factor between Little's law and the observed batch."""
 
 
 def optimise(
@@ -107,7 +107,8 @@ def _blind(config: PolicyConfig, observation: TargetObservation) -> bool:
 def _little(
     config: PolicyConfig, speed: SpeedModel, load: ServerLoad, current: int, state: TargetState
 ) -> float:
-    """The batch seen by that of Little's law, smoothed like the load; kept while idle."""
+    """The observed batch divided by that of Little's law, smoothed like the load; kept while
+    idle."""
     if load.batch < 1 or not load.arrival_rate or not load.output_tokens:
         return state.little
     here = speed.budgets == current
@@ -216,7 +217,8 @@ def _at(options: Sequence[Candidate], budget: int) -> Candidate:
 
 
 def _won(speed: SpeedModel, state: TargetState) -> bool:
-    """Whether the probed budget is at least as fast at its batch as the one it came from."""
+    """Whether the probed budget is, at its batch, at least as fast as the budget before the
+    probe."""
     token_s = dict(zip(speed.budgets, speed.token_s(np.array([state.probe_batch])), strict=True))
     tried, origin = token_s.get(state.probe_budget), token_s.get(state.probe_from)
     return tried is None or origin is None or bool(tried <= origin)
@@ -230,7 +232,7 @@ def _explore(
     held: Desired,
     now: float,
 ) -> Desired:
-    """One step to ``step`` (empty: none helps) to measure the missing curve, then a wait."""
+    """One step to ``step`` (empty: no step helps) to measure the missing curve, then a wait."""
     state = held.state
     if not step or (state.explore_at is not None and state.explore_at > now):
         at = state.explore_at if step else None

@@ -21,8 +21,9 @@ from jetspec_controller.core.types import Table, TargetObservation
 def ahead(
     config: PolicyConfig, load: ServerLoad, speed: SpeedModel | None, in_force: Table
 ) -> float:
-    """The largest batch within ``look_ahead_s`` that wants to run, under the table in force. A full
-    KV cache may be why it does not, and a load that rises is below Little's law: neither counts.
+    """The largest batch within ``look_ahead_s`` that needs to run, under the table in force. Two
+    effects are ignored: a full KV cache may keep the batch small, and a rising load is below
+    Little's law.
     """
 
     def token_s(batch: Array) -> Array:
@@ -54,7 +55,7 @@ def settles(config: PolicyConfig, state: TargetState) -> float:
 def cold(
     config: PolicyConfig, allowed: tuple[int, ...], load: ServerLoad, in_force: Table, held: Desired
 ) -> Desired | None:
-    """While nothing is measured: what the expected batch has no room for goes, if anything."""
+    """While nothing is measured: remove the budgets for which the expected batch has no room."""
     coming = ahead(config, load, None, in_force)
     most = reserve.fitting(config, allowed, load, coming, _block(held.state))
     if most >= max(budget for _, budget in in_force):
@@ -80,7 +81,7 @@ def limits(
     state: TargetState,
     now: float,
 ) -> table.Limits:
-    """What limits a table at this tick, for the batch ``coming``."""
+    """The limits of a table at this tick, for the expected batch ``coming``."""
     widest = max(budget for _, budget in in_force)
     return table.Limits(
         reserve.ceiling(config, speed, load, coming, _block(state), widest),

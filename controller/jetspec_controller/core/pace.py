@@ -1,7 +1,7 @@
 """How often a server's budget may rise. No I/O.
 
-Waits are spread by a share that depends on the target's name alone, so that servers behind one
-balancer do not move together.
+Waits vary by a share that depends only on the target's name, so that servers behind one balancer do
+not change at the same time.
 """
 
 from __future__ import annotations

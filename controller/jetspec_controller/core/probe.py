@@ -1,9 +1,10 @@
-"""Trying a budget nearby that the curves are unsure about: when, for how long, and the verdict.
+"""Probes: when to try a nearby budget with an uncertain prediction, for how long, and the result.
 
-No I/O. A probe is justified by its expected gain: the mean, over what the curves leave open, of the
-share of seconds per token it saves where it saves any, less what trying it is expected to cost.
-What is measured leaves little open, so probes end by themselves; lost ones come ever more rarely.
-Each size of load has its own wait: what was tried with one request says little about thirty.
+No I/O. A probe must have an expected gain. This is the mean share of seconds per token that it
+saves (zero where it saves nothing), over the uncertainty of the curves, minus the expected cost of
+the trial. Measured budgets have little uncertainty, so probing ends by itself. After each lost
+probe, the next one waits longer. Each size of load has its own wait, because a trial with one
+request says little about thirty requests.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ PAYBACK_TICKS = 10.0
 """Ticks in which a probe has to pay."""
 
 LONGEST_TICKS = 5
-"""Ticks after which a probe ends without a verdict."""
+"""Ticks after which a probe ends without a result."""
 
 BATCH_CHANGE = 1.5
-"""A probe is for the batches within this factor of the one it was proposed at."""
+"""A probe is valid for batches within this factor of the batch at which it was proposed."""
 
 SIZE = 4.0
 """Batches within this factor are of one size."""
 
 
 def expected_gain(candidate: Candidate, here: Candidate) -> float:
-    """E[max(0, log(here / candidate))] of seconds per token, normal with the candidate's doubt."""
+    """E[max(0, log(here / candidate))] of seconds per token, normally distributed with the
+    candidate's uncertainty."""
     mean = math.log(here.token_s / candidate.token_s)
     if candidate.doubt <= 0:
         return max(mean, 0.0)
@@ -44,8 +46,8 @@ def expected_gain(candidate: Candidate, here: Candidate) -> float:
 
 
 def worth(candidate: Candidate, here: Candidate) -> float:
-    """Expected gain a tick, less the expected loss of the one tick tried, spread over the ticks
-    in which it has to pay.
+    """Expected gain per tick, minus the expected loss of the one tick of the trial, spread over the
+    ticks in which the probe must pay off.
     """
     gain = expected_gain(candidate, here)
     loss = gain - math.log(here.token_s / candidate.token_s)
@@ -60,7 +62,7 @@ def propose(
     state: TargetState,
     now: float,
 ) -> int | None:
-    """The budget to try, or None. Beyond the measured budgets only the first is in reach."""
+    """The budget to try, or None. Beyond the measured budgets, only the first one may be tried."""
     here = next(i for i, c in enumerate(options) if c.budget == current)
     wait = _wait(state, options[here].batch)
     if state.probe_budget is not None or (wait is not None and now < wait.until):
@@ -102,7 +104,7 @@ def near(state: TargetState, batch: float) -> bool:
 
 
 def left(state: TargetState, batch: float) -> bool:
-    """Whether the load is of quite another size, so that no verdict is near."""
+    """Whether the load has a very different size, so that no result can be expected soon."""
     return not 1 / SIZE < batch / state.probe_batch < SIZE
 
 
@@ -122,7 +124,7 @@ def expired(state: TargetState, now: float) -> bool:
 def end(
     config: PolicyConfig, target: str, won: bool | None, state: TargetState, now: float
 ) -> TargetState:
-    """The state after the verdict (None: there was none): a lost probe makes the next one wait
+    """The state after the result (None: there was none). After a lost probe, the next one waits
     twice as long.
     """
     before = _wait(state, state.probe_batch)

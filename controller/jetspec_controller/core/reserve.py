@@ -1,9 +1,10 @@
-"""How large a tree the KV cache has room for at the batch that is expected. No I/O.
+"""The largest tree for which the KV cache has room at the expected batch. No I/O.
 
 For every running request the scheduler keeps twice the widest round of the table free (a round is
 as wide as its budget, and at least as wide as the head's block), whichever entry of a table is
-used. When that does not fit it retracts requests, which start over with a prefill. So one large
-entry for few requests costs room when many run: it must be gone before they come.
+used. If this does not fit, the scheduler retracts requests, which start again with a prefill. So
+one large entry for few requests takes room from many requests. It must be removed before they
+arrive.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROUNDS_KEPT = 2.0
 """Rounds for which the scheduler keeps slots free."""
 
 ADMITTED = 0.95
-"""Share of the cache up to which requests are taken to be admitted."""
+"""Share of the cache up to which requests are assumed to be admitted."""
 
 MARGIN = 1.25
 """A table becomes wider only if it fits a batch this much larger, so that it stays."""
@@ -35,11 +36,12 @@ def ceiling(
     block: int,
     widest: int,
 ) -> int | None:
-    """The largest budget a table may hold, from ``widest``, that of the table in force; None if all.
+    """The largest budget that a table may hold, given ``widest``, that of the table in force. None:
+    no limit.
 
-    Every plan that fits at the batch ``ahead`` may be used. When none does, a narrow plan lets more
-    requests run and a wide one runs them faster: the one with the most tokens per second is the
-    limit.
+    Every plan that fits at the batch ``ahead`` may be used. If none fits, a narrow plan lets more
+    requests run, and a wide plan runs them faster. Then the plan with the most tokens per second is
+    the limit.
     """
     if load.kv_tokens is None or not load.request_tokens:
         return None
@@ -52,8 +54,8 @@ def ceiling(
 def fitting(
     config: PolicyConfig, allowed: Sequence[int], load: ServerLoad, ahead: float, block: int
 ) -> int:
-    """The largest budget that fits at the batch ``ahead``, without any curve; the smallest one
-    when none does, the largest one when the cache's size is not known.
+    """The largest budget that fits at the batch ``ahead``, without any curve. If none fits, the
+    smallest one. If the size of the cache is unknown, the largest one.
     """
     if load.kv_tokens is None or not load.request_tokens:
         return allowed[-1]

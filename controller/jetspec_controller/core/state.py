@@ -40,7 +40,7 @@ class ProbeWait:
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """What is carried over for one server. ``TargetState()`` is the start."""
+    """The carried state of one server. ``TargetState()`` is the start."""
 
     tick: int = 0
     last_at: float | None = None

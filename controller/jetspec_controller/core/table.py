@@ -1,7 +1,7 @@
 """A whole table {min running batch → budget} for the engine to follow within a round. No I/O.
 
-The entries depend on the curves alone, not on the load, so a table rarely moves; the engine's own
-batch picks the entry. Entries fall with the batch.
+The entries depend only on the curves, not on the load, so a table rarely changes. The engine picks
+the entry for its own batch. Entries fall as the batch grows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def lookup(table: Table, batch: float) -> int:
 
 
 def fit(table: Sequence[tuple[int, int]], allowed: Sequence[int]) -> Table:
-    """A table from elsewhere with each budget brought to an allowed tier, from batch 1 on."""
+    """A foreign table, with each budget changed to an allowed tier, from batch 1 on."""
     entries = [(batch, at_most(allowed, budget)) for batch, budget in sorted(table)]
     if entries[0][0] > 1:
         entries.insert(0, (1, entries[0][1]))
@@ -51,7 +51,8 @@ def largest(limit: float | None) -> float:
 
 
 def grid(limit: float) -> list[int]:
-    """Batches at which entries may start: every one to 8, then two an octave, to ``limit``."""
+    """Batches at which entries may start: each one up to 8, then two per octave, up to
+    ``limit``."""
     starts = list(range(1, 9))
     while starts[-1] < limit:
         octave = 2 ** int(math.log2(starts[-1]))
@@ -61,7 +62,7 @@ def grid(limit: float) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What limits the entries of a table at one tick besides the configuration."""
+    """The limits of table entries at one tick, in addition to the configuration."""
 
     ceiling: int | None  # largest budget the KV cache has room for; None: all
     kv_full: bool  # no entry may rise
@@ -70,7 +71,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """The next table; why nothing more moves, or what a limit makes move; the limits it met."""
+    """The next table; why no more entries change, or which limit makes them change; the limits that
+    applied."""
 
     table: Table
     reason: Reason
@@ -87,8 +89,8 @@ def compute(
     current: int,
     limits: Limits,
 ) -> Computed:
-    """The next table. Each entry moves like a uniform budget: past the tolerance band, and when it
-    may rise a few tiers up, within what was measured.
+    """The next table. Each entry changes like a uniform budget: only beyond the tolerance band.
+    When it may rise, it rises a few tiers at most, and only to measured budgets.
     """
     starts = grid(limit)
     middles = np.array(
@@ -156,7 +158,8 @@ def _reason(moves: bool, forced: Set[Clamp], waits: Set[Reason]) -> Reason:
 
 
 def _falling(chosen: Sequence[int], pivot: int) -> list[int]:
-    """Entries that fall with the batch; that of the present batch, the one measured, is kept."""
+    """Entries that fall as the batch grows. The entry of the present batch is kept, because it was
+    measured."""
     out = list(chosen)
     for row in range(pivot + 1, len(out)):
         out[row] = min(out[row], out[row - 1])

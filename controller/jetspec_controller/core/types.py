@@ -1,9 +1,9 @@
 """Observations of a server and decisions for it.
 
-Everything here is a frozen value. Sources build a :class:`TargetObservation` per server and tick,
+All types here are frozen values. Sources build a :class:`TargetObservation` per server and tick,
 ``decide`` turns it into a :class:`Decision` and the next ``TargetState``, the actuator sends the
-decision. No I/O and no clock: times are seconds on the controller's clock unless a field says
-that it is the server's.
+decision. No I/O and no clock: times are seconds on the controller's clock unless a field says that
+it is the server's.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class LatencyPercentiles:
 class TargetObservation:
     """All that is known of one server at one tick.
 
-    Loads are per data-parallel rank (a rank's round sees its own batch); counters are sums.
-    An input that could not be read is None and has a :class:`SourceError` saying why: None never
+    Loads are per data-parallel rank (a rank's round sees its own batch); counters are sums. An
+    input that could not be read is None, and a :class:`SourceError` gives the reason. None never
     means zero. ``ages`` holds the sample age in seconds per signal where the source knows it.
     """
 
@@ -144,7 +144,7 @@ class TargetObservation:
     counters: RoundCounters | None = None
     cost: CostCurve | None = None
     latency: LatencyPercentiles | None = None
-    overwrites: int = 0  # changes of the budget or table of late by somebody else
+    overwrites: int = 0  # recent changes of the budget or table by somebody else
     ages: tuple[tuple[Signal, float], ...] = ()
     errors: tuple[SourceError, ...] = ()
 
@@ -165,7 +165,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Enough to see why: inputs, alternatives, limits, and when it can change again."""
+    """The explanation: inputs, alternatives, limits, and when the decision can change again."""
 
     batch_now: float | None = None
     batch_expected: float | None = None  # the largest within look_ahead_s
@@ -182,7 +182,7 @@ class Explanation:
     extrapolated: bool = False  # the decided budget has no fresh measurement of τ
     clamps: tuple[Clamp, ...] = ()
     faults: tuple[SourceError, ...] = ()
-    overwrites: int = 0  # changes of the budget or table of late by somebody else
+    overwrites: int = 0  # recent changes of the budget or table by somebody else
     accept: AcceptCurve | None = None
     cost: CostCurve | None = None
     next_change_at: float | None = None  # earliest time of a rise; None: at any tick

@@ -1,7 +1,8 @@
-"""One budget for the whole server: which candidate, and how far the rules let it move. No I/O.
+"""One budget for the whole server: which candidate, and how far the rules let the budget change. No
+I/O.
 
-Cuts act at once. A rise must be wanted for some ticks, keeps a dwell after the last cut, climbs a
-few tiers a tick, and stays within what was measured; :mod:`.probe` tries the rest.
+A cut acts at once. A rise must be wanted for some ticks. It waits a dwell after the last cut, rises
+a few tiers per tick, and stays within measured budgets. :mod:`.probe` tries the others.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def follow(
     state: TargetState,
     now: float,
 ) -> Choice:
-    """To ``goal``: at once when it is lower, after confirmation and dwell when it is higher."""
+    """Moves to ``goal``: at once if it is lower, after confirmation and dwell if it is higher."""
     if goal <= current:
         return Choice(goal, moving, replace(state, rise_ticks=0, rise_to=None))
     wait = _confirm(config, target, goal, current, state, now)
@@ -100,7 +101,8 @@ def choose(
 def _confirm(
     config: PolicyConfig, target: str, goal: int, current: int, state: TargetState, now: float
 ) -> Choice:
-    """FASTER_UP to the lowest budget wanted since the rise is wanted, or the wait before it."""
+    """FASTER_UP to the lowest budget that was wanted since the rise began, or the wait before
+    it."""
     goal = min(goal, state.rise_to or goal)
     state = replace(state, rise_ticks=state.rise_ticks + 1, rise_to=goal)
     dwell_end = rise_at(config, state, target)

@@ -1,7 +1,7 @@
-"""Which servers are under control. The lists come from several places and are merged here.
+"""The servers under control. The lists come from several places and are merged here.
 
-A place that cannot be read keeps its last list: servers do not vanish because a file, a
-Prometheus, a router or the Kubernetes API is unreachable for a while.
+If a place cannot be read, its last list stays in use. So servers do not disappear when a file, a
+Prometheus, a router or the Kubernetes API cannot be read for some time.
 """
 
 from __future__ import annotations

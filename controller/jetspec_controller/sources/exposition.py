@@ -52,7 +52,7 @@ class ExpositionParser:
 
 
 def _split(line: str, brace: int) -> tuple[str, str]:
-    """Series key and value; a timestamp behind the value is dropped."""
+    """Series key and value; a timestamp after the value is dropped."""
     end = line.rfind("}") + 1 if brace > 0 else line.find(" ")
     rest = line[end:].split()
     if end <= 0 or not 1 <= len(rest) <= 2:

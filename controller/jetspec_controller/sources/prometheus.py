@@ -1,4 +1,4 @@
-"""Reads every server's metrics from a Prometheus, with one query a tick. Does network I/O.
+"""Reads every server's metrics from a Prometheus, with one query per tick. Does network I/O.
 
 The query is an instant query of a range selector: it returns raw samples with the time of their
 scrape, so that all values of a snapshot come from the same scrape, ages are true, and the rates
@@ -32,7 +32,7 @@ SETTLED_S = 1.0
 
 @dataclass(slots=True)
 class _History:
-    """What is remembered of one server between ticks."""
+    """The state of one server between ticks."""
 
     window: Window
     last: Snapshot | None = None

@@ -1,4 +1,4 @@
-"""When requests come and how long they are: recorded traces, and generators with a seed.
+"""Arrival times and lengths of requests: recorded traces, and generators with a seed.
 
 Only the two loaders read files; everything else is pure. A trace is either open (arrival times are
 given) or closed (a number of clients that each send the next request when the last one ends).
@@ -27,7 +27,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class OpenTrace:
-    """Requests that come when they come, in order of arrival."""
+    """Requests with given arrival times, in order."""
 
     name: str
     requests: tuple[Request, ...]
@@ -118,7 +118,7 @@ def steps(
 def swing(
     name: str, idle: int, busy: int, period_s: float, cycles: int, idle_share: float = 0.5
 ) -> ClosedTrace:
-    """Clients that swing between ``idle`` and ``busy``, ``cycles`` times."""
+    """Clients that alternate between ``idle`` and ``busy``, ``cycles`` times."""
     phases: list[tuple[float, int]] = []
     for cycle in range(cycles):
         phases += [(cycle * period_s, idle), ((cycle + idle_share) * period_s, busy)]

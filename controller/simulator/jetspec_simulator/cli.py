@@ -1,6 +1,6 @@
 """``jetspec-simulate``: reads trace files, prints Markdown tables, and may put them into a document.
 
-Exit status: 0 well, 1 a file cannot be read or written, 2 a mistake in what was asked for.
+Exit status: 0 for success, 1 if a file cannot be read or written, 2 for invalid arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the governor must show in the comparison of policies, and whether it does. No I/O."""
+"""Goals of the governor in the comparison of policies, and whether they are met. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_GAIN = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One demand, the figure nearest to breaking it, and whether it holds."""
+    """One goal, the measured figure that is closest to breaking it, and whether it is met."""
 
     demand: str
     measured: str

@@ -1,4 +1,4 @@
-"""The policies that are compared, behind one protocol. No I/O.
+"""The policies to compare, with one protocol. No I/O.
 
 A policy may choose at every round (it lives in the engine) and at every tick (it reads metrics from
 outside). Only the oracle sees the truth.
@@ -24,14 +24,14 @@ from jetspec_controller.core.table import lookup
 from jetspec_simulator.curves import Device
 
 START = 64
-"""The budget a server starts with when nothing else is asked for."""
+"""The default start budget of a server."""
 
 DEFAULT = "model, table"
 """The governor as it ships."""
 
 
 class Policy(Protocol):
-    """``budget`` is asked before each round, ``after_round`` told of it; ``tick`` sees a scrape.
+    """``budget`` is called before each round, ``after_round`` after it. ``tick`` gets a scrape.
     ``widest`` is the largest budget of a table that the engine holds; None: that of each round.
     """
 
@@ -73,9 +73,9 @@ class Static(_InEngine):
 
 
 class Schedule(_InEngine):
-    """A hand-set batch → budget schedule, as TensorRT-LLM's ``draft_len_schedule`` and vLLM's
-    speculative-tokens-by-batch-size are: the largest tier that keeps rows at or below ``rows``,
-    and never less than the lowest that speculates.
+    """A fixed schedule from batch to budget, like TensorRT-LLM's ``draft_len_schedule`` and vLLM's
+    speculative tokens by batch size. It uses the largest tier that keeps rows at or below ``rows``,
+    and at least the lowest tier that speculates.
     """
 
     def __init__(self, device: Device, rows: int = 256) -> None:
@@ -87,11 +87,12 @@ class Schedule(_InEngine):
 
 
 class AcceptEma(_InEngine):
-    """SGLang's adaptive rule carried over from chain steps to trees: per batch slot, an EMA of
+    """SGLang's adaptive rule, transferred from chain steps to trees: per batch slot, an EMA of
     accepted tokens moves through candidate budgets by the depth each can reach.
 
-    A tree that opens 7 children a node reaches depth ⌈(B − 1) / 7⌉, at most the head's 15. From
-    batch 8 the largest two candidates are left out, from 32 all but two, as its defaults do.
+    A tree with 7 children per node reaches depth ⌈(B − 1) / 7⌉, at most the head's 15. From batch 8
+    on, the largest two candidates are left out. From 32 on, only two remain. These are SGLang's
+    defaults.
     """
 
     ALPHA, WARMUP, EVERY, DOWN = 0.2, 10, 5, -0.25
@@ -164,7 +165,7 @@ class Oracle(_InEngine):
 
 @dataclass(slots=True)
 class Governed:
-    """The real ``decide``, fed with what a scrape shows, sending what it decides."""
+    """The real ``decide``. It gets what a scrape shows, and its decisions are applied."""
 
     name: str
     config: PolicyConfig

@@ -1,4 +1,5 @@
-"""The comparison of policies: every policy on every trace, and what it loses to the oracle. No I/O."""
+"""The comparison of policies: every policy on every trace, and its loss against the oracle. No
+I/O."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class Line:
 
 
 def slower(one: RunResult | Line, other: RunResult | Line, closed: bool) -> float:
-    """Share of speed lost to another policy: of tokens/s, and where arrivals are given (so that
-    tokens/s can hardly differ) of seconds per token, whichever is more.
+    """Share of speed lost against another policy: of tokens/s, or of seconds per token if arrivals
+    are given (because then tokens/s hardly differ), whichever is more.
     """
     lost = 1.0 - one.rate / other.rate
     return lost if closed else max(lost, one.token_s / other.token_s - 1.0)

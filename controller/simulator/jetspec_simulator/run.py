@@ -30,12 +30,12 @@ RATE_WINDOW_TICKS = 5
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run gave. Seconds; TPOT and TTFT are per request; goodput is the output tokens per
-    second of only those requests that met the bounds.
+    """The results of a run, in seconds. TPOT and TTFT are per request; goodput is the output tokens
+    per second of only those requests that met the bounds.
 
-    ``token_s`` is all requests' time after their first token over all their tokens. A mean of TPOT
-    would count an answer of three tokens like one of three hundred, and short ones measure how
-    often a prefill came between, not rounds.
+    ``token_s`` is the time of all requests after their first token, divided by all their tokens. A
+    mean of TPOT would give an answer of three tokens the same weight as one of three hundred. Short
+    answers mainly measure how often a prefill interrupts them, not the rounds.
     """
 
     policy: str
@@ -57,7 +57,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class LatencyBounds:
-    """Service-level bounds of a request; infinite where there is none."""
+    """Service-level bounds of a request; infinite without a bound."""
 
     tpot_s: float = float("inf")
     ttft_s: float = float("inf")
@@ -129,7 +129,7 @@ class _Source:
         self._active -= {live.client for live in lives if live.client is not None}
 
     def next_at(self) -> float:
-        """The next time at which something may be due while the server is idle."""
+        """The next time at which an event may be due while the server is idle."""
         if self._open is not None:
             return self._open[0].arrival_s if self._open else float("inf")
         return self._server.now + 0.01

@@ -1,4 +1,5 @@
-"""The traces of the comparison, scaled to what a device can do. Reads the trace files it is given."""
+"""The traces of the comparison, scaled to the speed of a device. Reads the trace files it is
+given."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ CACHED_PROMPTS = 0.1
 
 
 def capacity(device: Device, batch: int = BUSY_CLIENTS) -> float:
-    """Tokens a second at ``batch`` with the best tier."""
+    """Tokens per second at ``batch`` with the best tier."""
     tier = device.best(batch)
     return batch * device.tau(tier) / device.surface.round_s(batch, tier)
 

@@ -1,10 +1,10 @@
 """A discrete-event model of one server: continuous batching, rounds, prefill, a KV limit. No I/O.
 
 As SGLang does it, waiting requests are admitted first come first served while there is room, their
-prompts are prefilled in chunks before the next round, and a round then serves every running
-request at one budget. Twice the widest round of the table is kept free for every running request;
-when that does not fit, the youngest request is retracted and starts over with a prefill of what it
-has, and nobody is admitted until a request has ended. Time is simulated, in seconds.
+prompts are prefilled in chunks before the next round, and a round then serves every running request
+at one budget. For every running request, space for twice the widest round of the table is kept
+free. If this does not fit, the youngest request is retracted and starts again with a prefill of its
+tokens. No request is admitted until one has ended. Time is simulated, in seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jetspec_simulator.curves import Device
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """What limits a simulated server besides its device."""
+    """The limits of a simulated server, in addition to its device."""
 
     max_running: int = 64
     kv_tokens: int = 400_000
@@ -190,7 +190,8 @@ class Server:
         return ended
 
     def _calibrate(self) -> None:
-        """The start-up calibration of the gauges: as few requests as make the rows."""
+        """The start-up calibration of the gauges, with as few requests as possible for each number
+        of rows."""
         top = self.device.tiers[-1]
         rows = 1
         while rows <= top * self.spec.max_running:

@@ -311,7 +311,7 @@ def test_hub_that_does_not_answer(monkeypatch):
         raise ConnectionError("no route\nmore lines")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
-    with pytest.raises(CommandError, match=r"the hub does not give it \(no route\)"):
+    with pytest.raises(CommandError, match=r"the hub did not provide it \(no route\)"):
         models.check_model("org/model")
 
 
