@@ -123,8 +123,8 @@ def _decisions() -> list[Any]:
     return [
         over_time(
             "Budget decided and in force",
-            "Both for the batch that runs now. They differ for a moment after a change."
-            " If they differ for longer, calls fail or somebody else sets budgets.",
+            "Both values are for the batch that runs now. They differ for a moment after a"
+            " change. If they differ for longer, calls fail or somebody else sets budgets.",
             "short",
             Query(value(controller("budget_desired")), "decided {{target}}"),
             Query(value(controller("budget_current")), "in force {{target}}"),
@@ -133,21 +133,21 @@ def _decisions() -> list[Any]:
         ),
         over_time(
             "Decisions by reason",
-            "Decisions a minute. The reasons are explained in docs/operate.md.",
+            "Decisions per minute. The reasons are explained in docs/operate.md.",
             "cpm",
             Query(per_minute, "{{reason}}"),
             stacked=True,
         ),
         over_time(
             "Changes by server",
-            "Decisions a minute that changed a budget or a table.",
+            "Decisions per minute that changed a budget or a table.",
             "cpm",
             Query(f"60 * {changes}", "{{target}} {{action}}"),
         ),
         over_time(
             "Room below the budget",
-            "Budget in force over the smallest one that may be decided. At 1 the controller cannot"
-            " go lower: if the queue grows there, add servers.",
+            "Budget in force divided by the smallest one that the controller may choose. At 1 it"
+            " cannot go lower. If the queue grows then, add servers.",
             "short",
             Query(
                 f"{value(controller('budget_current'))} / {value(controller('budget_floor'))}",
@@ -163,7 +163,7 @@ def _signals() -> list[Any]:
     seen = controller("signal_value")
     rates = over_time(
         "Arrivals and tokens per second, as the controller saw them",
-        "Requests a second (left), tokens a second (right).",
+        "Requests per second (left), tokens per second (right).",
         "reqps",
         Query(value(seen, signal="=arrival_rate"), "arrivals {{target}}"),
         Query(value(seen, signal="=tokens_per_second"), "tokens {{target}}"),
@@ -172,7 +172,7 @@ def _signals() -> list[Any]:
         over_time(
             "Requests, as the controller saw them",
             "Running and waiting requests that the last decision was based on, and the batch it"
-            " expected. A gap: the value was not readable.",
+            " expected. A gap means that the value could not be read.",
             "short",
             Query(
                 value(seen, signal="~running_requests|waiting_requests|expected_batch"),
@@ -191,7 +191,7 @@ def _signals() -> list[Any]:
         ),
         over_time(
             "Inputs that could not be read",
-            "Failures a second by input and reason.",
+            "Failures per second by input and reason.",
             "ops",
             Query(errors, "{{signal}} {{reason}}"),
             span=8,

@@ -16,7 +16,7 @@ def applies() -> list[Any]:
     return [
         over_time(
             "Control calls by result",
-            "Calls a minute. Every result except `applied` is retried in a later tick.",
+            "Calls per minute. Every result except `applied` is retried in a later tick.",
             "cpm",
             Query(f"60 * {total(rate(applies), 'result')}", "{{result}}"),
             stacked=True,
@@ -35,8 +35,8 @@ def applies() -> list[Any]:
         ),
         over_time(
             "Drift",
-            "Ticks in an hour that found a budget the controller had not decided: somebody else"
-            " writes too.",
+            "Ticks per hour that found a budget that the controller had not decided: somebody"
+            " else writes, too.",
             "short",
             Query(
                 once(drift, f"increase({drift.select()}[1h])"),
@@ -54,7 +54,7 @@ def applies() -> list[Any]:
         ),
         states(
             "Second writer",
-            "Whether somebody else changed a server's budget twice or more within ten minutes.",
+            "Whether somebody else changed a server's budget at least twice within ten minutes.",
             Query(value(controller("second_writer")), "{{target}}"),
             names={0: ("none", "green"), 1: ("second writer", "red")},
             height=5,
@@ -91,8 +91,8 @@ def exceptions() -> list[Any]:
         ),
         over_time(
             "Errors of the controller",
-            "Failures a second: writes to the state file, audit lines lost, decisions that ended"
-            " in an error, target lists that could not be read.",
+            "Failures per second: writes to the state file, audit lines lost, decisions that"
+            " ended in an error, target lists that could not be read.",
             "ops",
             *(Query(total(rate(controller(name))), legend) for name, legend in lost),
             *(Query(total(rate(controller(name)), by), legend) for name, by, legend in by_label),
@@ -119,7 +119,7 @@ def exceptions() -> list[Any]:
         ),
         over_time(
             "Configuration keys that wait for a restart",
-            "Keys that a reload changed and that take effect at a restart only.",
+            "Keys that a reload changed and that take effect only after a restart.",
             "short",
             Query(largest(value(controller("config_restart_needed")), "instance"), "{{instance}}"),
             step=True,
@@ -167,7 +167,7 @@ def loop() -> list[Any]:
         ),
         over_time(
             "Servers under control",
-            "How many the target lists name.",
+            "Number of servers in the target lists.",
             "short",
             Query(largest(value(controller("targets")), "instance"), "{{instance}}"),
             step=True,

@@ -86,7 +86,7 @@ def _what() -> list[Any]:
     return [
         labels_table(
             "Engines",
-            "What each server runs, as it says itself. Empty: the server is not a JETSPEC server.",
+            "What each server runs, by its own report. Empty: the server is not a JETSPEC server.",
             Query(
                 f"max by ({', '.join(columns)}) ({value(engine(INFO))})",
             ),
@@ -191,7 +191,7 @@ def _cache() -> list[Any]:
         ),
         over_time(
             "Retracted requests",
-            "Requests a minute that were put back into the queue because the KV cache was full;"
+            "Requests per minute that were put back into the queue because the KV cache was full;"
             " their work is done again.",
             "cpm",
             Query(f"60 * {total(rate(RETRACTED), 'instance')}", "{{instance}}"),
@@ -210,7 +210,7 @@ def _latency() -> list[Any]:
     return [
         buckets(
             "Time to first token",
-            "Requests a second by time to first token. SGLang's smallest bucket is 0.1 s unless"
+            "Requests per second by time to first token. SGLang's smallest bucket is 0.1 s unless"
             " --bucket-time-to-first-token says otherwise.",
             "s",
             Query(total(rate(TTFT), "le"), "{{le}}"),
@@ -254,7 +254,7 @@ def _scheduler() -> list[Any]:
         ),
         over_time(
             "Forward passes by CUDA graph",
-            "Passes a second. `decode_none` on a GPU: a budget without a captured graph. On the"
+            "Passes per second. `decode_none` on a GPU: a budget without a captured graph. On the"
             " host there are no graphs.",
             "ops",
             Query(total(rate(GRAPHS), "mode"), "{{mode}}"),

@@ -97,11 +97,11 @@ def speed_up() -> list[Any]:
     return [
         over_time(
             "Speed-up over plain decoding",
-            "Estimated seconds of plain decoding for the same tokens at the same batch, over the"
-            " seconds that were used. Plain: one round a token, each at the cost curve's value for"
-            " as many rows as requests. That value can contain a draft forward: `at most` takes"
-            " it as it is, `at least` takes the draft phase off. Below 1 a smaller budget is"
-            " better.",
+            "Estimated seconds of plain decoding for the same tokens at the same batch, divided"
+            " by the seconds that were used. Plain decoding: one round per token, at the cost"
+            " curve's value for as many rows as requests. This value can include a draft pass: `at"
+            " most` uses it unchanged, `at least` subtracts the draft phase. Below 1 a smaller"
+            " budget is better.",
             "short",
             Query(speed(PLAIN_UPPER), "at most"),
             Query(speed(PLAIN_LOWER), "at least"),
@@ -153,7 +153,7 @@ def service() -> list[Any]:
         ),
         over_time(
             "Goodput (at most)",
-            "Finished requests a second times the smaller of the two shares on time. The two"
+            "Finished requests per second, times the smaller of the two shares on time. The two"
             " histograms do not say which requests met both bounds, so this is an upper limit.",
             "reqps",
             Query(total(rate(FINISHED)), "finished"),
@@ -197,8 +197,7 @@ def rounds() -> list[Any]:
         ),
         over_time(
             "Rows per second and rows per token",
-            "Rows given to the target (left), and how many of them one committed token takes"
-            " (right).",
+            "Rows that the target computed (left), and rows per committed token (right).",
             "short",
             Query(total(rate(engine(VERIFY_ROWS))), "rows per second"),
             Query(

@@ -105,8 +105,8 @@ def now() -> list[Any]:
         ),
         number(
             "Speed-up over plain (estimate)",
-            "Estimated seconds of plain decoding for the same tokens at the same batch, over the"
-            " seconds that were used. The row on speed-up says what it rests on.",
+            "Estimated seconds of plain decoding for the same tokens at the same batch, divided"
+            " by the seconds that were used. The row on speed-up explains it.",
             "short",
             Query(speed(PLAIN_LOWER), "at least"),
             Query(speed(PLAIN_UPPER), "at most"),
@@ -139,7 +139,7 @@ def throughput() -> list[Any]:
     return [
         curve(
             "Tokens per second by budget",
-            "Tokens committed at a budget over the seconds of its rounds, for one server or"
+            "Tokens committed at a budget divided by the seconds of its rounds, for one server or"
             " data-parallel rank, over the whole time range. Budgets ran at different loads: read"
             " it with the map of batch and budget below.",
             "short",
@@ -150,7 +150,7 @@ def throughput() -> list[Any]:
         ),
         over_time(
             "Tokens per second while a budget runs",
-            "Tokens committed at a budget over the seconds of its rounds, for one server or"
+            "Tokens committed at a budget divided by the seconds of its rounds, for one server or"
             " data-parallel rank. A line stops while its budget does not run.",
             "short",
             Query(tokens_per_second("budget"), "{{budget}}"),
@@ -167,7 +167,7 @@ def throughput() -> list[Any]:
         ),
         over_time(
             "Share of round time by budget",
-            "Which budget takes how much of the time of rounds.",
+            "Share of the time of rounds by budget.",
             "percentunit",
             Query(share(rate(engine(ROUND_SECONDS)), "budget"), "{{budget}}"),
             stacked=True,
@@ -202,8 +202,8 @@ def accepted() -> list[Any]:
         ),
         buckets(
             "Budget that an accepted node needed",
-            "Accepted nodes a second by the smallest budget that would have held them (rank + 1)."
-            " A bright top row: a larger budget would be accepted further.",
+            "Accepted nodes per second, by the smallest budget whose tree contains them (rank +"
+            " 1). A bright top row: a larger budget would be accepted further.",
             "short",
             Query(total(rate(engine(ACCEPTED_NODE_BUDGET, "bucket")), "le"), "{{le}}"),
             span=8,
