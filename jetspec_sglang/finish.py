@@ -4,7 +4,7 @@ tokens.
 SGLang's finish check was written for one token per step. Given a run of tokens it prefers the stop
 string that is listed first to the one that is complete first, and a stop string to a stop token
 that came before it. So SGLang's own check is asked after every token of the run, and the run is cut
-behind the first token that finishes the request. What follows in SGLang (output ids,
+after the first token that finishes the request. What follows in SGLang (output ids,
 log-probabilities, reasoning tokens, committed KV length) then sees the cut run alone.
 
 A grammar that has ended finishes a plain request at the token after its last one, because plain

@@ -12,7 +12,7 @@ COST_WEIGHT = 0.1  # of a new sample in the moving average
 class Round:
     """One draft + verify + commit of the running batch.
 
-    rows: what the target's GEMMs saw, requests times nodes. tokens: committed, bonus included.
+    rows: the rows of the target's GEMMs, requests times nodes. tokens: committed, bonus included.
     seconds: by phase; the draft phase is 0 at budget 1.
     """
 

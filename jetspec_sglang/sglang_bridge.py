@@ -300,7 +300,7 @@ def allocate_for_round(batch: ScheduleBatch, current: list[int], needed: list[in
 
 
 def window_slots(batch: ScheduleBatch, width: int) -> torch.Tensor:
-    """Slots int64 [bs, width] behind each request's committed length, on the GPU."""
+    """Slots int64 [bs, width] after each request's committed length, on the GPU."""
     from sglang.kernels.ops.speculative.cache_locs import assign_extend_cache_locs_func
 
     bs = batch.batch_size()

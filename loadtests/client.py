@@ -1,8 +1,8 @@
 """One streamed request to an OpenAI-compatible server, timed chunk by chunk.
 
-Contract: `ask` fills its record and never raises for what the server does. I/O: one connection a
-request, through geventhttpclient, whose `readline` returns a line as soon as it is there (Locust's
-FastHttpUser hands a stream over at its end, which makes TTFT equal to E2E).
+Contract: `ask` fills its record and never raises for what the server does. I/O: one connection per
+request, through geventhttpclient, whose `readline` returns a line as soon as it arrives. (Locust's
+FastHttpUser returns a stream only at its end, so its TTFT would equal E2E.)
 """
 
 from __future__ import annotations

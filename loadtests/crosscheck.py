@@ -3,8 +3,8 @@
     python -m loadtests.crosscheck --host http://127.0.0.1:30000 --tokenizer MODEL --out runs/check
 
 Each sends the same prompts with the same number of clients; they run one after the other, and the
-prefix cache is emptied before each. guidellm is a program of an environment of its own (`--guidellm
-PATH`). I/O: processes, HTTP, the folder.
+prefix cache is emptied before each. guidellm has its own environment (`--guidellm PATH`). I/O:
+processes, HTTP, the folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs no other file. Pure but for the images it reads."""
+"""A report as one HTML page that needs no other file. Pure, except that it reads images."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """`info`: what of `/server_info` goes into a report; empty for a server that is not SGLang."""
+    """`info`: the part of `/server_info` for the report; empty if the server is not SGLang."""
 
     model: str
     sglang: bool

@@ -104,7 +104,7 @@ class Tls(Section):
 
 
 class Endpoint(Section):
-    """An HTTP service of its own: a Prometheus or a router."""
+    """The connection to an HTTP service: a Prometheus or a router."""
 
     url: HttpUrl
     timeout_s: float = Field(2.0, gt=0, le=60, description="deadline of one call")

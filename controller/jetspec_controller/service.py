@@ -161,10 +161,9 @@ class Service:
         self.audit.write(Event.PAUSED if paused else Event.RESUMED, actor=actor)
 
     async def reload(self, actor: str) -> tuple[str, ...]:
-        """Put the file's present content in force; returns the keys that changed since the start
-        and wait for a restart.
+        """Reload the file. Returns the changed keys that wait for a restart.
 
-        Raises SettingsError and keeps everything as it was if anything is wrong.
+        If anything is wrong, raises SettingsError and changes nothing.
         """
         async with self._reloading:
             try:

@@ -1,4 +1,4 @@
-"""`Dashboard` and `Panel`: the parts of a dashboard's JSON that are drawn. Pure but for `load`.
+"""`Dashboard` and `Panel`: the parts of a dashboard's JSON that are drawn. Pure except `load`.
 
 Panels of collapsed rows are drawn too, below their row, as if it were open.
 """

@@ -23,7 +23,7 @@ class Chosen:
     """The values of a variable.
 
     many: it can hold several values, so queries compare it with `=~` and get escaped patterns.
-    pattern: what stands for All in queries, where the variable says so.
+    pattern: the pattern for All in queries, if the variable has one.
     """
 
     values: list[str]

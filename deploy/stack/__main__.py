@@ -1,8 +1,8 @@
 """`python -m deploy.stack`: check everything, then become the supervisor of the whole stack.
 
-Contract: takes what `jetspec serve` takes, and the flags below. What is wrong is one line on stderr
-(exit status 1, 2 for the command line) before anything starts. Where Prometheus is not installed,
-one line says so and the rest runs. Everything stops at Ctrl-C, at SIGTERM, or when the server ends.
+Contract: takes what `jetspec serve` takes, and the flags below. A problem is one line on stderr
+(exit status 1, 2 for the command line) before anything starts. If Prometheus is not installed, one
+line says so and the rest runs. Everything stops at Ctrl-C, at SIGTERM, or when the server ends.
 I/O: the data folder, ports; execs.
 """
 

@@ -99,10 +99,10 @@ def flush_cache(server: Server) -> None:
 
 
 def read_counters(server: Server) -> Counters:
-    """The engine's counters with every round so far in them.
+    """The engine's counters, including every round so far.
 
-    The engine writes them at the end of a round, at most every `FLUSH_SECONDS`; one short
-    request after that time makes it write (and adds its own single round).
+    The engine writes them at the end of a round, at most every `FLUSH_SECONDS`; a short request
+    after that time makes it write (and adds one round of its own).
     """
     time.sleep(FLUSH_SECONDS)
     run_load(server, ["."], 1, 2)

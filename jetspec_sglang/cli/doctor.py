@@ -1,7 +1,7 @@
 """`jetspec doctor`: what is missing or wrong on this machine, and what to do about it.
 
 Contract: prints one line per check (or JSON); exit status 0 when nothing failed, warnings included.
-I/O: that of the checks; fetches nothing but a head named by hub id.
+I/O: that of the checks; fetches only a head that is named by hub id.
 """
 
 import argparse

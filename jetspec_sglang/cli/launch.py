@@ -1,4 +1,4 @@
-"""The SGLang command line that `jetspec serve` runs: what was asked for, plus our defaults.
+"""The SGLang command line that `jetspec serve` runs: the given flags, plus our defaults.
 
 Contract: `sglang_arguments` is pure; a flag that is given is never changed. The sizes for the host
 platform keep the embedded model within a small machine's memory.

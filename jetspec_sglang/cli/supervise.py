@@ -1,10 +1,10 @@
 """`python -m jetspec_sglang.cli.supervise PLAN`: run a server and its companions together.
 
 Contract: PLAN is JSON `{server: argv, url, log, told, companions: [{name, command, page, ready,
-log}]}`. `url` is the server's address, `log` the file its own lines go to (null: this terminal),
-`told` what is said about the launch at its start, by name. A companion (the controller, Prometheus,
-...) is ready when `ready`, a URL, answers 200; without it, at once. Its output goes to the file
-`log`, or to this process's. `page` is printed for people when the server and every running
+log}]}`. `url` is the server's address, `log` the file of its own lines (null: this terminal),
+`told` the facts about the launch to print at the start, by name. A companion (the controller,
+Prometheus, ...) is ready when `ready`, a URL, answers 200; without it, at once. Its output goes to
+the file `log`, or to this process's. `page` is printed for people when the server and every running
 companion are ready. Ends when the server ends, with its exit status (128 + N when signal N ended
 it). SIGTERM and SIGINT end the companions first, in order, so that a controller can still leave the
 budget as it wants, then the server; a second one kills all. What a child leaves behind in its

@@ -1,8 +1,8 @@
 """The compiled library as plain functions on CPU tensors.
 
-Callers have checked shapes and dtypes; here tensors only become pointers. A tensor is given to the
-library as it is, never as an address: the call then holds it, a converted copy too, until the
-kernel is done. The first call of any function compiles the library (file I/O, see `build`). The library has a
+Callers have checked shapes and dtypes; here tensors only become pointers. The library gets a tensor
+itself, never an address. So the call holds the tensor, or its converted copy, until the kernel is
+done. The first call of any function compiles the library (file I/O, see `build`). The library has a
 pool of threads of its own, whose size is torch's number of threads until `set_threads` names
 another.
 """

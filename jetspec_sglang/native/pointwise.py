@@ -49,9 +49,8 @@ def rotate(x: torch.Tensor, positions: torch.Tensor, cos_sin: torch.Tensor, head
     positions int64 [rows]; cos_sin [positions, rotary_dim] of x's type: cosines, then sines;
     rotary_dim / 2 must be a multiple of `LANES`.
 
-    Raises:
-        ValueError: if the values of a row of x do not lie side by side.
-        IndexError: if a position has no row in cos_sin; x is then as it was.
+    Raises: ValueError: if the values of a row of x do not lie side by side. IndexError: if a
+    position has no row in cos_sin; x is then unchanged.
     """
     if x.stride(-1) != 1:
         raise ValueError(f"x has strides {x.stride()}: it must be contiguous within a row")

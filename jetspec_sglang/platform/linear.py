@@ -108,7 +108,7 @@ def can_pack(dtype: torch.dtype) -> bool:
 def pack_linears(model: nn.Module) -> int:
     """Make every unquantised dense linear layer of `model` compute with packed weights.
 
-    Returns the number of layers packed; layers of a dtype the CPU cannot pack are left as they are,
+    Returns the number of layers packed; layers of a dtype that the CPU cannot pack stay unpacked,
     which is correct but slower. The log says so once.
     """
     packed = 0

@@ -24,7 +24,7 @@ PAD = -1
 class Batch:
     """N sequences with A anchors each; D = depths scored.
 
-    tokens int64 [N, L] (0 behind the end), lengths int64 [N], anchors int64 [N, A] (positions),
+    tokens int64 [N, L] (0 after the end), lengths int64 [N], anchors int64 [N, A] (positions),
     labels int64 [N, A, D] (token ids, or PAD), given int64 [N, A]: how many depths of a block hold
     their real tokens and are not scored.
     """

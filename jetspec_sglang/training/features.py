@@ -102,7 +102,7 @@ class JoinedCaches:
 
 
 def pad(sequences: Sequence[np.ndarray]) -> Tensor:
-    """Right-padded ids int64 [N, L], 0 behind the end."""
+    """Right-padded ids int64 [N, L], 0 after the end."""
     padded = torch.zeros(len(sequences), max(len(s) for s in sequences), dtype=torch.int64)
     for row, sequence in enumerate(sequences):
         padded[row, : len(sequence)] = torch.from_numpy(np.ascontiguousarray(sequence))

@@ -19,8 +19,8 @@ _PLACE = "\u2063USER TURN\u2063"
 class ChatTemplate:
     """The target's template around one user message, as token ids.
 
-    `before` ends where the user's message starts: what the target continues when it writes a
-    prompt itself. `stops` are the ids that end a turn.
+    `before` ends where the user's message starts. The target continues it when it writes a prompt
+    itself. `stops` are the ids that end a turn.
     """
 
     tokenizer: Any
@@ -70,7 +70,7 @@ def normal_form(message: str) -> str:
     """The normal form of a prompt: its letters and digits, without case.
 
     Letters of every script stay, with their accents and vowel signs. A message without any letter
-    or digit stays as it is.
+    or digit is not changed.
     """
     text = unicodedata.normalize("NFKC", message).casefold()
     text = unicodedata.normalize("NFKC", text)
@@ -90,7 +90,8 @@ def count_words(message: str) -> int:
 
 
 def _kept(character: str) -> str:
-    """A letter, mark or digit as it is, an invisible joiner as nothing, the rest as a space."""
+    """Keeps a letter, mark or digit, removes an invisible joiner, and replaces anything else by a
+    space."""
     category = unicodedata.category(character)
     if category[0] in "LMN":
         return character

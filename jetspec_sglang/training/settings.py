@@ -56,8 +56,8 @@ class TrainSettings(BaseModel):
     """Share of the steps with the short block."""
 
     real_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of the anchors whose block starts with real tokens instead of masks, 1 to D - 1 of them:
-    what a second pass over a tree needs (`jetspec bench conditioning`)."""
+    """Share of the anchors whose block starts with real tokens instead of masks, 1 to D - 1 of
+    them. A second pass over a tree needs this (`jetspec bench conditioning`)."""
 
     loss: Loss = "forward_kl"
     """forward_kl, reverse_kl or sft."""

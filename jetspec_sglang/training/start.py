@@ -1,9 +1,9 @@
 """The start weights of a head: blocks of the target itself.
 
 Contract: pure apart from the parameters it sets. The target's RMSNorm gains are folded into the
-projections behind them, because a head's keys and values also read context rows that have no input
-norm. The feature projection starts as a copy of the tap nearest the end, so the first layers see
-what they saw in the target; the other taps start near zero.
+projections that follow them, because a head's keys and values also read context rows that have no
+input norm. The feature projection starts as a copy of the tap nearest the end, so the first layers
+see what they saw in the target; the other taps start near zero.
 """
 
 from __future__ import annotations
