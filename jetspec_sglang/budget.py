@@ -1,4 +1,4 @@
-"""`BudgetState`: the budget of the next round, and the changes that are allowed.
+"""`TreeBudget`: the budget of the next round, and the changes that are allowed.
 
 Pure state, no I/O and no SGLang: the worker asks it for the running batch's budget when it
 prepares a round; the control hook changes it between rounds. A refused change changes
@@ -46,7 +46,7 @@ class BudgetPlan:
         return (self.uniform, *(entry for _, entry in self.table))
 
 
-class BudgetState:
+class TreeBudget:
     """The plan in force, checked against what the server was started with."""
 
     def __init__(
@@ -75,7 +75,7 @@ class BudgetState:
         )
 
     @classmethod
-    def from_settings(cls, settings: Settings, device: str, max_budget: int) -> BudgetState:
+    def from_settings(cls, settings: Settings, device: str, max_budget: int) -> TreeBudget:
         """The start budget of a server on `device` ("cuda" or "cpu").
 
         Raises ValueError naming the setting that is above `max_budget`, the launch maximum.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from jetspec_sglang.metric_list import (
@@ -28,13 +29,34 @@ from jetspec_sglang.metric_list import (
     VERIFY_ROWS,
     Metric,
 )
-from jetspec_sglang.rounds import PHASES, Round
 
 FLUSH_SECONDS = 0.5
 SOURCES = ("api",)
 """Where changes of the plan come from."""
 
 _engine: EngineMetrics | None = None
+
+
+PHASES = ("draft", "tree", "verify", "commit")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One draft + verify + commit of the running batch.
+
+    rows: the rows of the target's GEMMs, requests times nodes. tokens: committed, bonus included.
+    seconds: by phase; the draft phase is 0 at budget 1.
+    """
+
+    budget: int
+    requests: int
+    rows: int
+    tokens: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total_seconds(self) -> float:
+        return sum(self.seconds.values())
 
 
 def collector_created(result: None, collector: Any, *args: Any, **kwargs: Any) -> None:

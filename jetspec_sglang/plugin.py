@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sglang.srt.model_executor.model_runner import ModelRunner
 
-    from jetspec_sglang.platform.attention import HostAttention
+    from jetspec_sglang.host.attention import HostAttention
 
 REGISTERED = False
 
@@ -28,9 +28,9 @@ def register() -> None:
     from sglang.srt.layers.attention.attention_registry import register_attention_backend
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from jetspec_sglang import algorithm, control, finish, keys, metrics, requests, weights
-    from jetspec_sglang import sglang_bridge as bridge
-    from jetspec_sglang.platform.names import HOST_ATTENTION
+    from jetspec_sglang import bridge, metrics
+    from jetspec_sglang.hooks import algorithm, control, finish, keys, requests, weights
+    from jetspec_sglang.host.names import HOST_ATTENTION
 
     bridge.require_checked_version()
     register_attention_backend(HOST_ATTENTION)(_host_attention)
@@ -56,6 +56,6 @@ def register() -> None:
 
 
 def _host_attention(model_runner: ModelRunner) -> HostAttention:
-    from jetspec_sglang.platform.attention import HostAttention
+    from jetspec_sglang.host.attention import HostAttention
 
     return HostAttention(model_runner)

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.config import ConfigError, load_config
+from loadtests.figures import number
 from loadtests.preflight import look
 from loadtests.prompts import Prompts
-from loadtests.report import number
 
 Figures = Mapping[str, float | None]
 

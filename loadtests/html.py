@@ -19,7 +19,7 @@ _STYLE = (
 
 def page(summary: Mapping[str, Any], images: Sequence[Path]) -> str:
     """The page of one run."""
-    from loadtests.report import notes, number
+    from loadtests.figures import notes, number
 
     rows = [
         [name, *(number(summary[f"{key}_{name}_ms"]) for key in _COLUMNS)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from jetspec_sglang.bench.datasets import load_prompts
+from jetspec_sglang.evaluation.datasets import load_prompts
 from loadtests.config import ConfigError, LoadConfig
 
 _WORDS_PER_TOKEN = 0.85

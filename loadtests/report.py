@@ -1,137 +1,162 @@
-"""The files of a run: `requests.jsonl`, `server.jsonl`, `summary.json`, `report.html`, `.png`.
+"""Compares runs: a CSV row per run, a plot against the request rate, one HTML page.
 
-`python -m loadtests.report DIR... --out DIR` puts finished runs together: a CSV with a row for each
-run, and plots of speed and latency against the request rate. I/O: these files, git.
+Contract: finds `summary.json` under the given folders; runs are grouped by their label and rate.
+Rejected runs stand in the CSV and are left out of the plot and the page's table.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
 import json
-import math
-import subprocess
-from collections.abc import Mapping, Sequence
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loadtests.records import Record
-from loadtests.series import Sample
+from loadtests import html, plots
+from loadtests.figures import number
+from loadtests.results import SUMMARY
 
-SUMMARY = "summary.json"
+Groups = dict[str, dict[float, list[dict[str, Any]]]]
 
-
-def write(
-    folder: Path,
-    summary: Mapping[str, Any],
-    records: Sequence[Record],
-    samples: Sequence[Sample],
-) -> None:
-    """Write every file of one run; `summary.json` last, so that its presence means all of them."""
-    from loadtests.html import page
-    from loadtests.plots import timeline
-
-    folder.mkdir(parents=True, exist_ok=True)
-    _lines(folder / "requests.jsonl", [one.as_dict() for one in records])
-    _lines(folder / "server.jsonl", [one.as_dict() for one in samples])
-    timeline(records, samples, summary, folder / "report.png")
-    (folder / "report.html").write_text(page(summary, [folder / "report.png"]))
-    partial = folder / f"{SUMMARY}.part"
-    partial.write_text(json.dumps(_plain(summary), indent=1, allow_nan=False) + "\n")
-    partial.rename(folder / SUMMARY)
+COLUMNS = (
+    "label", "request_rate", "seed", "valid", "over_saturated", "requests", "completed", "failed",
+    "unfinished", "failure_rate", "offered_rate", "request_throughput", "window_output_throughput",
+    "output_throughput", "median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms",
+    "median_e2e_latency_ms", "p99_e2e_latency_ms", "accept_length", "request_goodput",
+    "slo_attainment", "unserved_share", "p99_send_lag_ms", "load_generator_cpu_share", "mean_budget",
+    "folder",
+)  # fmt: skip
 
 
-def read_records(folder: Path) -> list[Record]:
-    """The records of a finished run."""
-    with (folder / "requests.jsonl").open(encoding="utf-8") as file:
-        return [Record.from_dict(json.loads(line)) for line in file]
+def find(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Every finished run under the folders, with its `folder` and the mean of its budget."""
+    found = []
+    for folder in folders:
+        for file in sorted(folder.rglob(SUMMARY)):
+            summary = json.loads(file.read_text())
+            summary["folder"] = str(file.parent)
+            summary["seed"] = summary["config"]["seed"]
+            summary["mean_budget"] = _mean_budget(file.parent / "server.jsonl", summary)
+            found.append(summary)
+    return found
 
 
-def text(summary: Mapping[str, Any]) -> str:
-    """The figures for a terminal."""
-    rows = [
-        ("requests: answered / failed / cut off / unfinished", _counts(summary)),
-        ("request rate: offered / answered (1/s)", _pair(summary, "offered_rate", "request_throughput")),
-        ("tokens/s: in the window / to the end", _pair(summary, "window_output_throughput", "output_throughput")),
-        ("TTFT ms: median / p99", _pair(summary, "median_ttft_ms", "p99_ttft_ms")),
-        ("TPOT ms: median / p99", _pair(summary, "median_tpot_ms", "p99_tpot_ms")),
-        ("E2E ms: median / p99", _pair(summary, "median_e2e_latency_ms", "p99_e2e_latency_ms")),
-        ("tokens per request per round", number(summary["accept_length"])),
-    ]  # fmt: skip
-    if "slo_attainment" in summary:
-        rows.append(("within the SLO / good requests per s", _pair(summary, "slo_attainment", "request_goodput")))  # fmt: skip
-    if summary.get("p99_send_lag_ms") is not None:
-        rows.append(("send delay ms: p99", number(summary["p99_send_lag_ms"])))
-    rows.append(("CPU of the load generator (cores)", number(summary["load_generator_cpu_share"])))
-    width = max(len(name) for name, _ in rows)
-    lines = [f"  {name:<{width}}  {value}" for name, value in rows]
-    return "\n".join([f"{summary['label']}", *lines, *notes(summary)])
+def grouped(summaries: Iterable[Mapping[str, Any]]) -> Groups:
+    """label -> rate -> valid runs with a number for a rate."""
+    groups: Groups = {}
+    for one in summaries:
+        rate = one["request_rate"]
+        if one["valid"] and isinstance(rate, int | float):
+            groups.setdefault(one["label"], {}).setdefault(float(rate), []).append(dict(one))
+    return {label: groups[label] for label in sorted(groups, key=_order)}
 
 
-def notes(summary: Mapping[str, Any]) -> list[str]:
-    """Warnings that a reader must know before using the figures."""
-    lines = []
-    if summary["failures_by_kind"]:
-        kinds = ", ".join(f"{kind} {n}" for kind, n in summary["failures_by_kind"].items())
-        lines.append(f"FAILED REQUESTS: {summary['failed']} of {summary['requests']} ({kinds})")
-    if summary["warmup_failed"]:
-        lines.append(f"FAILED IN THE WARM-UP: {summary['warmup_failed']}")
-    if summary["unfinished"]:
-        lines.append(
-            f"UNFINISHED: {summary['unfinished']} requests had no complete answer at the end"
-        )
-    if summary["over_saturated"]:
-        lines.append(
-            f"OVER-SATURATED: the backlog grew by {summary['unserved_share']:.0%} of the arrivals; "
-            "latencies depend on how long the run was"
-        )
-    if summary["broken_trace_lines"]:
-        lines.append(f"TRACE: {summary['broken_trace_lines']} broken lines were skipped")
-    lines += [f"REJECTED: {reason}" for reason in summary["rejected_because"]]
-    lines += [f"LIMIT NOT MET: {line}" for line in summary["broken_thresholds"]]
-    return lines
+def write_csv(summaries: Sequence[Mapping[str, Any]], file: Path) -> None:
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, COLUMNS, extrasaction="ignore", restval="")
+        writer.writeheader()
+        writer.writerows(summaries)
 
 
-def number(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def write_plot(summaries: Sequence[Mapping[str, Any]], file: Path) -> None:
+    groups = grouped(summaries)
+    budgets = {
+        label: {
+            rate: [one["mean_budget"] for one in runs if one["mean_budget"] is not None]
+            for rate, runs in rates.items()
+        }
+        for label, rates in groups.items()
+    }
+    kept = {
+        label: {rate: values for rate, values in rates.items() if values}
+        for label, rates in budgets.items()
+    }
+    plots.sweep(groups, file, kept)
 
 
-def git_commit() -> str | None:
-    """The commit of the code that measures, None outside a repository."""
-    try:
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=10,
-            cwd=Path(__file__).parent,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
+def write_figure(summaries: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Tokens/s alone, for a page with little room."""
+    plots.speed(grouped(summaries), file)
+
+
+def write_all(folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
+    """`rates.csv`, `sweep.png`, `sweep.html` in `out`; the summaries they were made from."""
+    summaries = find(folders)
+    out.mkdir(parents=True, exist_ok=True)
+    write_csv(summaries, out / "rates.csv")
+    write_plot(summaries, out / "sweep.png")
+    groups = grouped(summaries)
+    rejected = [one for one in summaries if not one["valid"]]
+    parts = ["<h1>Request rates</h1>"]
+    parts += [
+        f'<p class="warn">rejected: {one["folder"]}: {"; ".join(one["rejected_because"])}</p>'
+        for one in rejected
+    ]
+    parts += [html.image(out / "sweep.png"), html.table(table(groups))]
+    (out / "sweep.html").write_text(html.document("Request rates", parts))
+    return summaries
+
+
+def table(groups: Groups) -> list[list[str]]:
+    """Rows of medians over the seeds, the header first."""
+    keys = (
+        "window_output_throughput", "median_ttft_ms", "p99_ttft_ms", "median_tpot_ms",
+        "p99_tpot_ms", "failure_rate", "slo_attainment",
+    )  # fmt: skip
+    rows = [["label", "rate", "runs", "over-saturated", *keys]]
+    for label, rates in groups.items():
+        for rate in sorted(rates):
+            runs = rates[rate]
+            over = sum(bool(one["over_saturated"]) for one in runs)
+            values = [[one[key] for one in runs if one.get(key) is not None] for key in keys]
+            shown = [number(statistics.median(one)) if one else "-" for one in values]
+            rows.append([label, f"{rate:g}", str(len(runs)), str(over), *shown])
+    return rows
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m loadtests.report",
+        description="Compare finished runs: rates.csv, sweep.png, sweep.html.",
+    )
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="DIR", help="runs, or folders of them"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    args = parser.parse_args(argv)
+    missing = [str(one) for one in args.folders if not one.is_dir()]
+    if missing:
+        parser.error(f"no folder: {', '.join(missing)}")
+    if not write_all(args.folders, args.out):
+        print(f"no {SUMMARY} under {', '.join(map(str, args.folders))}", file=sys.stderr)
+        return 1
+    print(args.out / "sweep.html")
+    return 0
+
+
+def _order(label: str) -> tuple[int, int, str]:
+    """Plain decoding, budgets in order, the controller; then other names."""
+    if label.startswith("B=") and label[2:].isdigit():
+        return 1, int(label[2:]), label
+    return {"plain": 0, "adaptive": 2}.get(label, 3), 0, label
+
+
+def _mean_budget(file: Path, summary: Mapping[str, Any]) -> float | None:
+    """Over the time in which requests were measured."""
+    if not file.is_file():
         return None
-    return found.stdout.strip()
-
-
-def _lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    file.write_text("".join(json.dumps(_plain(row)) + "\n" for row in rows))
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no NaN: it becomes null. Times are cut to microseconds."""
-    if isinstance(value, float):
-        return round(value, 6) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value
-
-
-def _counts(summary: Mapping[str, Any]) -> str:
-    return " / ".join(str(summary[key]) for key in ("completed", "failed", "aborted", "unfinished"))
-
-
-def _pair(summary: Mapping[str, Any], one: str, two: str) -> str:
-    return f"{number(summary[one])} / {number(summary[two])}"
+    samples = [json.loads(line) for line in file.read_text().splitlines()]
+    start = summary["config"]["warmup"]
+    inside = [
+        one["budget"]
+        for one in samples
+        if one["budget"] is not None and start <= one["at"] <= start + summary["duration"]
+    ]
+    return statistics.fmean(inside) if inside else None
 
 
 if __name__ == "__main__":
-    from loadtests.sweep import main
-
     raise SystemExit(main())

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from loadtests import report, series
+from loadtests import results, series
 from loadtests.arrivals import Schedule
 from loadtests.client import clock_from
 from loadtests.config import LoadConfig
@@ -110,8 +110,8 @@ class Run:
         )  # fmt: skip
         limits = broken(self.config.thresholds, summary)
         summary |= {"valid": not reasons, "rejected_because": reasons, "broken_thresholds": limits}
-        report.write(self.folder, summary, records, samples)
-        logger.info("%s\nreport: %s", report.text(summary), self.folder)
+        results.write(self.folder, summary, records, samples)
+        logger.info("%s\nreport: %s", results.text(summary), self.folder)
         self.status = self._judged(summary, limits)
         return self.status
 
@@ -162,7 +162,7 @@ class Run:
             "scheduled": len(self.schedule.arrivals) if self.schedule else None,
             "config": self.config.model_dump(exclude={"api_key_file"}),
             "server_info": self.facts.info,
-            "git": report.git_commit(),
+            "git": results.git_commit(),
         }
 
     def _rate(self) -> float | str | None:

@@ -33,7 +33,7 @@ ENV HOME=/cache \
 USER 10001:10001
 WORKDIR /cache
 # Compiled for the CPU that builds the image; another one compiles its own at the first start.
-RUN python3 -c 'from jetspec_sglang.native.build import library_path; library_path()'
+RUN python3 -c 'from jetspec_sglang.host.kernels.build import library_path; library_path()'
 EXPOSE 30000
 HEALTHCHECK --interval=15s --timeout=5s --start-period=10m \
     CMD ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:30000/ready', timeout=4)"]

@@ -15,10 +15,10 @@ from pathlib import Path
 from deploy.stack import demo, grafana, prometheus
 from jetspec_sglang.cache import cache_dir
 from jetspec_sglang.cli import serve
-from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import DEFAULT_PORT
-from jetspec_sglang.quota import THREADS, usable_cpus
+from jetspec_sglang.client.errors import CommandError, UsageError
+from jetspec_sglang.host.quota import THREADS, usable_cpus
 
 EPILOG = """\
 Every other flag is passed to SGLang unchanged.
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
     if not monitored and args.controller_source == "prometheus":
         raise CommandError("--controller-source prometheus needs Prometheus; leave the flag out")
     threads = leave_a_core()
-    launch = serve.plan(args)
+    launch = serve.processes(args)
     controlled = bool(launch["companions"])
     if not controlled and args.controller_source == "prometheus":
         raise UsageError("--controller-source prometheus: this stack runs without a controller")

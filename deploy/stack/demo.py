@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx
 
-from jetspec_sglang.bench.datasets import load_prompts
 from jetspec_sglang.cli.flags import Flags
-from jetspec_sglang.cli.supervise import is_ready
+from jetspec_sglang.client.supervise import is_ready
+from jetspec_sglang.evaluation.datasets import load_prompts
 
 CONCURRENCY = (1, 4, 8, 2)
 STAGE_S = 15.0

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from jetspec_sglang.cli.errors import CommandError, UsageError
+from jetspec_sglang.client.errors import CommandError, UsageError
 
 SHIPPED = Path(__file__).parents[1] / "prometheus"
 RETENTION_SIZE = "1GB"

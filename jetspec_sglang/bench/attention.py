@@ -16,7 +16,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from jetspec_sglang.bench.timing import Timing, measure
-from jetspec_sglang.native import MaskMode, attention
+from jetspec_sglang.host.kernels import MaskMode, attention
 
 HEADS, KV_HEADS, DIM = 9, 3, 64
 ROWS, PREFIXES = (1, 16, 64), (128, 512, 2048)

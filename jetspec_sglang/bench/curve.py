@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jetspec_sglang.bench.load import flush_cache, read_counters, run_load, set_budget
-from jetspec_sglang.cli.client import Server
+from jetspec_sglang.client.load import flush_cache, read_counters, run_load, set_budget
+from jetspec_sglang.client.server import Server
 
 
 @dataclass(frozen=True, slots=True)

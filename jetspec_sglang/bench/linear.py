@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from jetspec_sglang.bench.timing import measure
-from jetspec_sglang.native import linear, pack
+from jetspec_sglang.host.kernels import linear, pack
 
 SHAPES = ((960, 576), (576, 576), (3072, 576), (576, 1536))
 """[out, in] of a layer: QKV, output, gate and up, down projection."""

@@ -1,6 +1,6 @@
 """Every drafting method of the paper's comparison on real servers, in one run and one table.
 
-Contract: `plan` and `table` are pure; `measure` talks to servers. Within a repeat each server runs
+Contract: `comparison` and `table` are pure; `measure` talks to servers. Within a repeat each server runs
 all data sets and budgets; ratios are to plain decoding of the same repeat and set. If a method
 cannot run here, its row says why.
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jetspec_sglang.bench.load import Load, flush_cache, run_load, set_budget, warm_up
-from jetspec_sglang.bench.servers import Launch, fleet
+from jetspec_sglang.client.load import LoadResult, flush_cache, run_load, set_budget, warm_up
+from jetspec_sglang.client.measured import Launch, fleet
 
 PLAIN = "plain decoding"
 NEEDS_CUDA = "needs CUDA"
@@ -40,10 +40,10 @@ class Sample:
     method: str
     data_set: str
     budget: int
-    load: Load
+    load: LoadResult
 
 
-def plan(
+def comparison(
     *,
     head: str | None,
     dflash_head: str | None,

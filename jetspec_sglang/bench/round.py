@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jetspec_sglang.bench.load import flush_cache, read_counters, run_load, set_budget, warm_up
-from jetspec_sglang.cli.client import Server
-from jetspec_sglang.rounds import PHASES
+from jetspec_sglang.client.load import flush_cache, read_counters, run_load, set_budget, warm_up
+from jetspec_sglang.client.server import Server
+from jetspec_sglang.metrics import PHASES
 
 HOLDS = {
     "draft": "slots of the window, the head's forward, its scores, top-W (GEMMs)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jetspec_sglang.bench.serve import Config, Result
+from jetspec_sglang.bench.speed import Config, Result
 
 
 def plot_speeds(results: dict[tuple[Config, int], Result], file: Path) -> None:

@@ -11,8 +11,8 @@ import torch
 
 from jetspec_sglang.bench.timing import Timing, measure
 from jetspec_sglang.tree import build_tree
-from jetspec_sglang.tree.device import build_on_device
 from jetspec_sglang.tree.reference import build_reference
+from jetspec_sglang.tree.tensors import build_tensors
 
 DEPTH, WIDTH = 15, 8
 BATCHES, BUDGETS = (1, 4, 16), (16, 64, 256)
@@ -57,7 +57,7 @@ def run(
 
 
 def _on_device(tokens: torch.Tensor, logprobs: torch.Tensor, budget: int, rule: str) -> None:
-    build_on_device(tokens, logprobs, budget, rule)
+    build_tensors(tokens, logprobs, budget, rule)
     if tokens.is_cuda:
         torch.cuda.synchronize()
 

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from jetspec_sglang import __version__
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
 
 TRAINING_PACKAGES = ("accelerate", "tensorboard", "matplotlib")
 """Packages of the extra `train`; serving needs none of them."""

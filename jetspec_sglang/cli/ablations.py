@@ -10,12 +10,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jetspec_sglang.cli.errors import UsageError
 from jetspec_sglang.cli.eval import named, replay
 from jetspec_sglang.cli.train import settings_from
+from jetspec_sglang.client.errors import UsageError
 
 if TYPE_CHECKING:
-    from jetspec_sglang.training.settings import TrainSettings
+    from jetspec_sglang.training.recipe import Recipe
 
 NOTE = (
     "τ ± standard error over the answers, best-first trees and chain, T=0, on prompts that training "
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> list[list[str]]:
     """Train what is missing and evaluate; the rows of the table."""
-    from jetspec_sglang.bench.ablations import ABLATIONS, BUDGETS, RULES, settings_of, table
+    from jetspec_sglang.evaluation.ablations import ABLATIONS, BUDGETS, RULES, settings_of, table
     from jetspec_sglang.training.responses import load
     from jetspec_sglang.training.run import train
 
@@ -68,9 +68,9 @@ def run(args: argparse.Namespace) -> list[list[str]]:
     )
 
 
-def _corpus(args: argparse.Namespace, recipe: TrainSettings) -> Path:
+def _corpus(args: argparse.Namespace, recipe: Recipe) -> Path:
     """The shard of corpus answers to the prompts of `recipe.data`, made once."""
-    from jetspec_sglang.bench.datasets import load_answers
+    from jetspec_sglang.evaluation.datasets import load_answers
     from jetspec_sglang.training.corpus import with_corpus_answers
     from jetspec_sglang.training.prompts import ChatTemplate
     from jetspec_sglang.training.responses import load_all, save

@@ -11,7 +11,7 @@ from typing import Any
 
 from jetspec_sglang.cli import ablations, conditioning, load, load_arguments
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError, UsageError
+from jetspec_sglang.client.errors import CommandError, UsageError
 
 EXAMPLES = """\
 Flags that are not named here go to SGLang, for example --model-path; the head is JETSPEC_HEAD or
@@ -50,23 +50,23 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     kinds = parser.add_subparsers(dest="kind", metavar="WHAT", required=True)
-    serve = kinds.add_parser("serve", help="tokens/s of plain decoding, chains and trees")
-    serve.add_argument("--batches", nargs="+", type=int, default=[1, 2, 4, 8])
-    serve.add_argument("--budgets", nargs="+", type=int, default=[8, 16, 32, 64])
-    serve.add_argument("--chains", nargs="*", type=int, default=[4, 8], metavar="B")
-    serve.add_argument(
+    speed = kinds.add_parser("serve", help="tokens/s of plain decoding, chains and trees")
+    speed.add_argument("--batches", nargs="+", type=int, default=[1, 2, 4, 8])
+    speed.add_argument("--budgets", nargs="+", type=int, default=[8, 16, 32, 64])
+    speed.add_argument("--chains", nargs="*", type=int, default=[4, 8], metavar="B")
+    speed.add_argument(
         "--dtypes", nargs="+", help="dtypes of plain decoding (float32 and the fastest)"
     )
-    serve.add_argument("--jetspec-dtypes", nargs="+", default=["float32"], metavar="DTYPE")
-    serve.add_argument("--repeats", type=int, default=3, help="(%(default)s)")
-    serve.add_argument(
+    speed.add_argument("--jetspec-dtypes", nargs="+", default=["float32"], metavar="DTYPE")
+    speed.add_argument("--repeats", type=int, default=3, help="(%(default)s)")
+    speed.add_argument(
         "--together",
         action="store_true",
         help="keep all servers up and alternate between them (memory for all of them)",
     )
-    serve.add_argument("--json", type=Path, metavar="FILE", help="write every sample")
-    serve.add_argument("--plot", type=Path, metavar="FILE", help="write a plot")
-    _add_load(serve, requests=8, max_tokens=128)
+    speed.add_argument("--json", type=Path, metavar="FILE", help="write every sample")
+    speed.add_argument("--plot", type=Path, metavar="FILE", help="write a plot")
+    _add_load(speed, requests=8, max_tokens=128)
 
     methods = kinds.add_parser("methods", help="every drafting method, per data set, in one table")
     methods.add_argument("--sets", nargs="+", default=["gsm8k", "mbpp", "chat"], metavar="SET")
@@ -164,30 +164,30 @@ def _serve(args: argparse.Namespace) -> int:
 
     from tqdm import tqdm
 
-    from jetspec_sglang.bench import report, serve
-    from jetspec_sglang.bench.servers import Launch, fastest_dtype, fleet
+    from jetspec_sglang.bench import report, speed
+    from jetspec_sglang.client.measured import Launch, fastest_dtype, fleet
 
     dtypes = args.dtypes or list(dict.fromkeys(["float32", fastest_dtype()]))
-    configs = [serve.Config(Launch(dtype, None), 0) for dtype in dtypes]
+    configs = [speed.Config(Launch(dtype, None), 0) for dtype in dtypes]
     for dtype in args.jetspec_dtypes:
-        configs += [serve.Config(Launch(dtype, "chain"), budget) for budget in args.chains]
-        configs += [serve.Config(Launch(dtype, "best_first"), budget) for budget in args.budgets]
-    cells = serve.schedule(configs, args.batches, args.repeats, together=args.together)
+        configs += [speed.Config(Launch(dtype, "chain"), budget) for budget in args.chains]
+        configs += [speed.Config(Launch(dtype, "best_first"), budget) for budget in args.budgets]
+    cells = speed.schedule(configs, args.batches, args.repeats, together=args.together)
     prompts = _prompts(args.prompts, max(args.requests, 2 * max(args.batches)))
 
     def of_batch(batch: int) -> list[str]:
         return prompts[: max(args.requests, 2 * batch)]
 
-    samples: list[serve.Sample] = []
+    samples: list[speed.Sample] = []
     with (
         fleet(args.rest, args.port, _logs(args), together=args.together) as servers,
         tqdm(total=len(cells), unit="measurement") as bar,
     ):
 
-        def show(cell: serve.Cell) -> None:
+        def show(cell: speed.Cell) -> None:
             bar.set_description(f"{cell.config.name}, batch {cell.batch}")
 
-        for sample in serve.measure_all(servers, cells, of_batch, args.max_tokens, show):
+        for sample in speed.measure_all(servers, cells, of_batch, args.max_tokens, show):
             samples.append(sample)
             bar.update()
             if args.json:  # after every sample, so that a run cut short leaves what it measured
@@ -198,7 +198,7 @@ def _serve(args: argparse.Namespace) -> int:
                     "samples": [one.as_dict() for one in samples],
                 }
                 args.json.write_text(json.dumps(content, indent=1) + "\n")
-    results = serve.summarise(samples)
+    results = speed.summarise(samples)
     if args.plot:
         from jetspec_sglang.bench.speed_plot import plot_speeds
 
@@ -208,7 +208,7 @@ def _serve(args: argparse.Namespace) -> int:
         f"ratio to plain decoding of the same dtype. {args.prompts} prompts, {args.max_tokens} "
         "tokens each, T=0."
     )
-    return _publish(args, serve.table(results), note)
+    return _publish(args, speed.table(results), note)
 
 
 def _methods(args: argparse.Namespace) -> int:
@@ -217,7 +217,7 @@ def _methods(args: argparse.Namespace) -> int:
 
     from jetspec_sglang.bench import methods
 
-    planned = methods.plan(
+    planned = methods.comparison(
         head=None,
         dflash_head=args.dflash_head,
         budgets=args.budgets,
@@ -246,7 +246,7 @@ def _methods(args: argparse.Namespace) -> int:
 
 def _round(args: argparse.Namespace) -> int:
     from jetspec_sglang.bench import round as rounds
-    from jetspec_sglang.bench.servers import Launch, fleet
+    from jetspec_sglang.client.measured import Launch, fleet
 
     with fleet(args.rest, args.port, _logs(args)) as servers:
         server, _ = servers.get(Launch(args.dtype, "best_first"))
@@ -266,7 +266,7 @@ def _curve(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from jetspec_sglang.bench import curve
-    from jetspec_sglang.bench.servers import Launch, fleet
+    from jetspec_sglang.client.measured import Launch, fleet
 
     if too_large := [budget for budget in args.budgets if budget >= args.largest]:
         raise UsageError(f"--budgets {too_large[0]}: must be below --largest {args.largest}")
@@ -301,7 +301,7 @@ def _ablations(args: argparse.Namespace) -> int:
 
 def _conditioning(args: argparse.Namespace) -> int:
     from jetspec_sglang.bench import report
-    from jetspec_sglang.bench.conditioning import NOTE
+    from jetspec_sglang.evaluation.conditioning import NOTE
 
     if args.limit < 2:
         raise UsageError(f"--limit {args.limit}: must be 2 or more")
@@ -333,7 +333,7 @@ _KINDS = {
 
 def _prompts(name: str, count: int) -> list[str]:
     """The first `count` prompts, from the beginning again where the set is smaller."""
-    from jetspec_sglang.bench.datasets import load_prompts
+    from jetspec_sglang.evaluation.datasets import load_prompts
 
     found = load_prompts(name)
     return [found[i % len(found)] for i in range(count)]

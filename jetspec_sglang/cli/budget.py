@@ -10,7 +10,7 @@ from typing import Any
 
 from jetspec_sglang.budget import KEY
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError, UsageError
+from jetspec_sglang.client.errors import CommandError, UsageError
 
 EXAMPLES = """\
 examples:
@@ -23,7 +23,7 @@ examples:
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
-    from jetspec_sglang.cli.client import DEFAULT_URL, add_key_arguments
+    from jetspec_sglang.client.server import DEFAULT_URL, add_key_arguments
 
     parser = subparsers.add_parser(
         "budget",
@@ -58,7 +58,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from jetspec_sglang.cli.client import DEFAULT_URL, connect
+    from jetspec_sglang.client.server import DEFAULT_URL, connect
 
     if args.action == "get":
         states = connect(args.url, args).jetspec_states()

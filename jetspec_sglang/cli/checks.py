@@ -14,10 +14,10 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
 
 if TYPE_CHECKING:
-    from jetspec_sglang.draft.finding import Finding
+    from jetspec_sglang.head.finding import Finding
 
 Status = Literal["ok", "warn", "fail"]
 ENTRY_POINTS = {"sglang.srt.plugins": "jetspec", "sglang.srt.platforms": "jetspec_host"}
@@ -51,7 +51,7 @@ def check_python() -> Check:
 
 
 def check_sglang() -> Check:
-    from jetspec_sglang.sglang_bridge import CHECKED_VERSION
+    from jetspec_sglang.bridge import CHECKED_VERSION
 
     try:
         found = version("sglang")
@@ -87,7 +87,7 @@ def check_plugin() -> Check:
 
 
 def check_platform() -> Check:
-    from jetspec_sglang.platform import HOST_PLATFORM, activate, has_accelerator
+    from jetspec_sglang.host.activation import HOST_PLATFORM, activate, has_accelerator
 
     try:
         host = activate() == HOST_PLATFORM
@@ -139,7 +139,7 @@ def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Check:
 
 def check_quota() -> Check:
     """Whether OpenMP's threads fit what the container may use."""
-    from jetspec_sglang.quota import THREADS, quota, usable_cpus
+    from jetspec_sglang.host.quota import THREADS, quota, usable_cpus
 
     limit, cores = quota(), len(os.sched_getaffinity(0))
     if limit is None:
@@ -156,7 +156,7 @@ def check_quota() -> Check:
 
 def check_load() -> Check:
     """Whether other processes hold cores that the host platform's threads would wait for."""
-    from jetspec_sglang.quota import usable_cpus
+    from jetspec_sglang.host.quota import usable_cpus
 
     cores, busy = usable_cpus(), os.getloadavg()[0]
     detail = f"{busy:.1f} of {cores} cores busy in the last minute"
@@ -171,8 +171,8 @@ def check_load() -> Check:
 
 
 def check_native() -> Check:
-    from jetspec_sglang.native import load
-    from jetspec_sglang.native.build import BuildError, library_path
+    from jetspec_sglang.host.kernels import load
+    from jetspec_sglang.host.kernels.build import BuildError, library_path
 
     try:
         load()
@@ -205,11 +205,11 @@ def check_controller() -> Check:
 
 def check_settings(device: str, max_budget: int) -> Check:
     """JETSPEC_SETTINGS against a launch maximum of `max_budget`."""
-    from jetspec_sglang.budget import BudgetState
+    from jetspec_sglang.budget import TreeBudget
     from jetspec_sglang.settings import ENVIRONMENT_VARIABLE, Settings
 
     try:
-        state = BudgetState.from_settings(Settings.from_environment(), device, max_budget)
+        state = TreeBudget.from_settings(Settings.from_environment(), device, max_budget)
     except ValueError as error:
         return Check("settings", "fail", str(error), f"correct {ENVIRONMENT_VARIABLE} or unset it")
     given = "as set" if os.environ.get(ENVIRONMENT_VARIABLE, "").strip() else "defaults"
@@ -217,7 +217,7 @@ def check_settings(device: str, max_budget: int) -> Check:
 
 
 def check_port(port: int, flag: str) -> Check:
-    from jetspec_sglang.cli.serve import require_free
+    from jetspec_sglang.cli.ports import require_free
 
     try:
         require_free("127.0.0.1", port, flag)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jetspec_sglang.cli.eval import first, load_heads, named
 
 if TYPE_CHECKING:
-    from jetspec_sglang.bench.conditioning import Drafted, Results, Rows
+    from jetspec_sglang.evaluation.conditioning import Drafted, Results, Rows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> tuple[Rows, Rows]:
     """The table of variants, and the table of the head's confidence against its accuracy."""
     from tqdm import tqdm
 
-    from jetspec_sglang.bench import conditioning
-    from jetspec_sglang.draft.checkpoint import resolve_head
+    from jetspec_sglang.evaluation import conditioning
+    from jetspec_sglang.head.checkpoint import resolve_head
     from jetspec_sglang.training.responses import load
 
     sets = {name: load(shards) for name, shards in named(args.answers).items()}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError, UsageError
+from jetspec_sglang.client.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from jetspec_sglang.training.prompts import HeldOut
@@ -27,7 +27,7 @@ examples:
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
-    from jetspec_sglang.cli.client import DEFAULT_URL, add_key_arguments
+    from jetspec_sglang.client.server import DEFAULT_URL, add_key_arguments
 
     parser = subparsers.add_parser(
         "data",
@@ -82,8 +82,8 @@ def run(args: argparse.Namespace) -> int:
 async def _run(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from jetspec_sglang.bench.datasets import DATA_SETS, load_prompts
-    from jetspec_sglang.cli.client import connect
+    from jetspec_sglang.client.server import connect
+    from jetspec_sglang.evaluation.datasets import DATA_SETS, load_prompts
     from jetspec_sglang.training.answers import (
         Generator,
         Sampling,
@@ -151,7 +151,7 @@ async def _run(args: argparse.Namespace) -> int:
 
 def _held_out(args: argparse.Namespace) -> "HeldOut":
     """Prompts of `--exclude`; a named set that is not on this machine is an error, not a gap."""
-    from jetspec_sglang.bench.datasets import load_prompts
+    from jetspec_sglang.evaluation.datasets import load_prompts
     from jetspec_sglang.training.prompts import HeldOut
 
     if args.evaluation:

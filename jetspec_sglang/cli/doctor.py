@@ -11,8 +11,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import UsageError
 from jetspec_sglang.cli.launch import DEFAULT_PORT
+from jetspec_sglang.client.errors import UsageError
 
 if TYPE_CHECKING:
     from jetspec_sglang.cli.checks import Check
@@ -52,7 +52,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from jetspec_sglang.cli.serve import require_port
+    from jetspec_sglang.cli.ports import require_port
 
     for name in ("batch", "budget", "context"):
         value = getattr(args, name)
@@ -98,7 +98,7 @@ def examine(args: argparse.Namespace) -> list["Check"]:
     ]
     from jetspec_sglang import embedded
     from jetspec_sglang.budget import DEFAULT_MAX_BUDGET
-    from jetspec_sglang.cli.memory import Load
+    from jetspec_sglang.cli.memory import Demand
 
     device = "cpu" if host else "cuda"
     budget = args.budget or DEFAULT_MAX_BUDGET[device]
@@ -111,7 +111,7 @@ def examine(args: argparse.Namespace) -> list["Check"]:
     if unknown:
         found.append(Check("memory", "warn", "not estimated: the platform is not known"))
     elif target is not None:
-        load = Load(
+        load = Demand(
             batch=args.batch,
             context=args.context,
             budget=budget,

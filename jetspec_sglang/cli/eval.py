@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError, UsageError
+from jetspec_sglang.client.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tqdm import tqdm
 
-    from jetspec_sglang.bench.costs import Costs
-    from jetspec_sglang.bench.offline import SetResult
-    from jetspec_sglang.draft.reference import ReferenceHead
+    from jetspec_sglang.evaluation.costs import Costs
+    from jetspec_sglang.evaluation.offline import SetResult
+    from jetspec_sglang.head.model import HeadModel
     from jetspec_sglang.training.responses import Responses
     from jetspec_sglang.training.target import Recorder
 
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     import torch
 
-    from jetspec_sglang.bench.costs import Costs
-    from jetspec_sglang.draft.checkpoint import resolve_head
+    from jetspec_sglang.evaluation.costs import Costs
+    from jetspec_sglang.head.checkpoint import resolve_head
     from jetspec_sglang.training.responses import load
 
     if args.threads:
@@ -93,18 +93,18 @@ def first(answers: "Responses", limit: int) -> "Responses":
 
 def load_heads(
     target_name: str, folders: "dict[str, Path]"
-) -> "tuple[dict[str, ReferenceHead], dict[str, Recorder], tuple[int, ...]]":
+) -> "tuple[dict[str, HeadModel], dict[str, Recorder], tuple[int, ...]]":
     """Heads and recorders by name, and the target's stop ids.
 
     Heads with the same taps share one recorder. Raises ValueError for a head that does not fit.
     """
-    from jetspec_sglang.draft.reference import ReferenceHead
+    from jetspec_sglang.head.model import HeadModel
     from jetspec_sglang.training.target import Recorder, load_target, matrices, stop_ids
 
     target = load_target(target_name)
     heads, recorders, by_taps = {}, {}, {}
     for name, folder in folders.items():
-        head = ReferenceHead.from_folder(folder, *matrices(target))
+        head = HeadModel.from_folder(folder, *matrices(target))
         head.config.check_against_target(target.config)
         taps = head.config.target_layer_ids
         if taps not in by_taps:
@@ -130,7 +130,7 @@ def replay(
     """
     from tqdm import tqdm
 
-    from jetspec_sglang.bench.offline import evaluate
+    from jetspec_sglang.evaluation.offline import evaluate
 
     heads, recorders, stops = load_heads(target_name, folders)
     results: dict[str, dict[str, SetResult]] = {}
@@ -174,7 +174,7 @@ def table(
 
 
 def _write(folder: Path, results: "dict[str, dict[str, SetResult]]") -> None:
-    from jetspec_sglang.bench.plots import plot_curves
+    from jetspec_sglang.evaluation.plots import plot_curves
 
     folder.mkdir(parents=True, exist_ok=True)
     plain = {

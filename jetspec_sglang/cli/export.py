@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
 
 if TYPE_CHECKING:
     from jetspec_sglang.training.card import DataLine
@@ -56,15 +56,15 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     import torch
 
-    from jetspec_sglang.draft.checkpoint import load_draft_vocab, load_tensors
-    from jetspec_sglang.draft.config import HeadConfig
+    from jetspec_sglang.head.checkpoint import load_draft_vocab, load_tensors
+    from jetspec_sglang.head.config import HeadConfig
     from jetspec_sglang.training.card import model_card
     from jetspec_sglang.training.export import export_head
+    from jetspec_sglang.training.recipe import Recipe
     from jetspec_sglang.training.responses import load_all
-    from jetspec_sglang.training.settings import TrainSettings
     from jetspec_sglang.training.vocab import choose_draft_vocab
 
-    settings = TrainSettings.model_validate_json((args.run / "settings.json").read_text())
+    settings = Recipe.model_validate_json((args.run / "settings.json").read_text())
     config = HeadConfig.from_folder(args.run / "head")
     tensors = load_tensors(args.run / "head", config)
     vocab = load_draft_vocab(args.run / "head", config.vocab_size)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from jetspec_sglang.cli.errors import UsageError
+from jetspec_sglang.client.errors import UsageError
 
 
 class Flags:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from jetspec_sglang.budget import KEY
 from jetspec_sglang.cli.budget import parse_values
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
 
 if TYPE_CHECKING:
-    from jetspec_sglang.cli.client import Server
+    from jetspec_sglang.client.server import Server
 
 EXAMPLES = """\
 examples:
@@ -28,7 +28,7 @@ examples:
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
-    from jetspec_sglang.cli.client import DEFAULT_URL, add_key_arguments
+    from jetspec_sglang.client.server import DEFAULT_URL, add_key_arguments
 
     parser = subparsers.add_parser(
         "generate",
@@ -47,7 +47,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from jetspec_sglang.cli.client import connect
+    from jetspec_sglang.client.server import connect
 
     server = connect(args.url, args)
     body = {

@@ -4,8 +4,8 @@ Contract: `sglang_arguments` is pure; a flag that is given is never changed. The
 platform keep the embedded model within a small machine's memory.
 """
 
-from jetspec_sglang.cli.errors import UsageError
 from jetspec_sglang.cli.flags import Flags
+from jetspec_sglang.client.errors import UsageError
 
 MODEL = ("--model-path", "--model")
 HEAD = "--speculative-draft-model-path"

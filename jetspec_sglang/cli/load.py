@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jetspec_sglang.cli import load_arguments
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def _measure(sweep: Sweep, cells: Sequence[Cell], total: int) -> None:
     from tqdm import tqdm
 
     from loadtests.experiment.sweep import measure_all
-    from loadtests.report import number
+    from loadtests.figures import number
 
     with tqdm(total=total, initial=total - len(cells), unit="cell", smoothing=0.1) as bar:
 
@@ -75,7 +75,7 @@ def _report(
 ) -> int:
     from jetspec_sglang.bench.report import markdown
     from loadtests.experiment import tables
-    from loadtests.sweep import write_all, write_figure, write_plot
+    from loadtests.report import write_all, write_figure, write_plot
 
     used = write_all([cell.folder(args.out) for cell in results], args.out)
     if args.plot:
@@ -165,8 +165,8 @@ def run_soak(args: argparse.Namespace, publish: Publish) -> int:
 
 @contextmanager
 def _fleet(args: argparse.Namespace, *, together: bool = True) -> Iterator[Any]:
-    from jetspec_sglang.bench.servers import fleet
     from jetspec_sglang.cache import cache_dir
+    from jetspec_sglang.client.measured import fleet
 
     logs = args.logs or cache_dir() / "bench"
     with fleet(args.rest, args.port, logs, together=together) as servers:

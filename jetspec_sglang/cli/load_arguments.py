@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jetspec_sglang.cli.errors import UsageError
+from jetspec_sglang.client.errors import UsageError
 
 if TYPE_CHECKING:
     from loadtests.experiment.cells import Point
-    from loadtests.experiment.settings import Experiment
+    from loadtests.experiment.experiment import Experiment
 
 QUICK: dict[str, dict[str, Any]] = {
     "load": {"rates": [1.0, 4.0], "seeds": 1, "seconds": 8.0, "warmup": 2.0, "tiers": [1, 16],
@@ -149,7 +149,7 @@ def points(args: argparse.Namespace, point: type[Point]) -> list[Point]:
 
 def experiment(args: argparse.Namespace) -> Experiment:
     from loadtests.config import ConfigError
-    from loadtests.experiment.settings import Experiment
+    from loadtests.experiment.experiment import Experiment
     from loadtests.options import config_of
 
     load = {"prompts": args.prompts, "max-tokens": str(args.max_tokens)}

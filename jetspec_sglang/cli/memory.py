@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.head.config import HeadConfig
 
 LOGIT_BYTES = 4
 """SGLang hands logits over in float32."""
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Demand:
     """The load to serve: concurrent requests, tokens per request (prompt and answer), budget B,
     host or not."""
 
@@ -43,7 +43,7 @@ class Memory:
 
 
 def estimate(
-    target: Mapping[str, Any], target_parameters: int, head: HeadConfig | None, load: Load
+    target: Mapping[str, Any], target_parameters: int, head: HeadConfig | None, load: Demand
 ) -> Memory:
     """Bytes that serving takes. `target` is its config.json, `head` None for plain decoding.
 
@@ -76,12 +76,12 @@ def estimate(
     )
 
 
-def _kv_bytes(layers: int, kv_heads: int, head_dim: int, load: Load) -> int:
+def _kv_bytes(layers: int, kv_heads: int, head_dim: int, load: Demand) -> int:
     return 2 * layers * kv_heads * head_dim * load.element_bytes
 
 
 def _head_parameters(head: HeadConfig) -> int:
-    from jetspec_sglang.draft.checkpoint import expected_tensors
+    from jetspec_sglang.head.checkpoint import expected_tensors
 
     total = 0
     for shape in expected_tensors(head).values():

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from jetspec_sglang.cli.checks import Check
-from jetspec_sglang.cli.errors import CommandError
-from jetspec_sglang.cli.memory import Load, Memory, estimate
-from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.cli.memory import Demand, Memory, estimate
+from jetspec_sglang.client.errors import CommandError
+from jetspec_sglang.head.config import HeadConfig
 
 PROCESS_BYTES = 3 << 30
 """Memory to leave for SGLang's processes and workspaces. Only a warning depends on it."""
@@ -45,7 +45,7 @@ def check_head(
         return Check("head", "warn", f"none named for {model}", NO_HEAD), None
     if head is None:
         return Check("head", "fail", "none found", NO_EMBEDDED_HEAD), None
-    from jetspec_sglang.draft import check as draft
+    from jetspec_sglang.head import check as draft
 
     report = draft.check_head(head, None if target is None else _target_config(target))
     remedy = "; ".join(dict.fromkeys(finding.remedy for finding in report.findings))
@@ -64,7 +64,7 @@ def check_head(
     return Check("head", "ok", detail), config
 
 
-def check_memory(target: Path, head: HeadConfig | None, load: Load, free: int) -> Check:
+def check_memory(target: Path, head: HeadConfig | None, load: Demand, free: int) -> Check:
     """Whether `load` fits in `free` bytes, with the sum's parts."""
     config = _target_config(target)
     parts = estimate(config, count_parameters(target), head, load)

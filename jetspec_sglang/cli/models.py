@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
 
 if TYPE_CHECKING:
-    from jetspec_sglang.draft.finding import Finding
+    from jetspec_sglang.head.finding import Finding
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -47,7 +47,7 @@ def target_config(model: str) -> dict:
 
 def require_head(head: str, model: str | None) -> tuple["Finding", ...]:
     """Refuse a head that is missing, damaged, or made for another target. Returns the warnings."""
-    from jetspec_sglang.draft.check import check_head, read_target
+    from jetspec_sglang.head.check import check_head, read_target
 
     try:
         return check_head(head, read_target(model)).require().warnings

@@ -7,10 +7,8 @@ lock, so that a second launch cannot take the port; execs.
 """
 
 import argparse
-import fcntl
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +16,6 @@ from typing import Any, NoReturn
 from jetspec_sglang.cli import controller
 from jetspec_sglang.cli.checks import check_load
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import (
     DEFAULT_PORT,
@@ -30,7 +27,9 @@ from jetspec_sglang.cli.launch import (
     sglang_arguments,
     wants_jetspec,
 )
-from jetspec_sglang.quota import fit_threads
+from jetspec_sglang.cli.ports import hold, require_free
+from jetspec_sglang.client.errors import CommandError, UsageError
+from jetspec_sglang.host.quota import fit_threads
 
 EXAMPLES = """\
 Every other flag is passed to SGLang unchanged; `python -m sglang.launch_server --help` lists them.
@@ -69,7 +68,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags that `plan` reads; all others are SGLang's."""
+    """Flags that `processes` reads; all others are SGLang's."""
     parser.add_argument(
         "--plain", action="store_true", help="same target and platform, without speculation"
     )
@@ -88,13 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    launch = plan(args)
+    launch = processes(args)
     if not launch["companions"]:
         become(launch["server"])
     supervise(launch)
 
 
-def plan(args: argparse.Namespace) -> dict[str, Any]:
+def processes(args: argparse.Namespace) -> dict[str, Any]:
     """The plan for `supervise`: the server and, unless it is switched off, its controller.
 
     Checks everything that can be checked quickly, takes the server's port, and sets the variables
@@ -147,7 +146,7 @@ def plan(args: argparse.Namespace) -> dict[str, Any]:
 
 def supervise(launch: dict[str, Any]) -> NoReturn:
     """Become the process that runs the server and its companions."""
-    become([sys.executable, "-m", "jetspec_sglang.cli.supervise", json.dumps(launch)])
+    become([sys.executable, "-m", "jetspec_sglang.client.supervise", json.dumps(launch)])
 
 
 def _log_file(given: str | None, port: int) -> str | None:
@@ -166,50 +165,6 @@ def _log_file(given: str | None, port: int) -> str | None:
             return None
         raise CommandError(f"--server-log {file}: {error.strerror}") from None
     return str(file.absolute())
-
-
-def require_port(port: int, flag: str) -> None:
-    """Raise UsageError for an invalid port."""
-    if not 0 < port < 65536:
-        raise UsageError(f"{flag} is {port}: must be 1 to 65535")
-
-
-def require_free(host: str, port: int, flag: str) -> None:
-    """Raise CommandError when something listens on the port already."""
-    require_port(port, flag)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen on {host}:{port} ({error.strerror}); choose another with {flag}"
-            ) from None
-
-
-def hold(port: int, flag: str) -> None:
-    """Keep a second `jetspec serve` off the port while this one loads, which takes a minute.
-
-    The lock lives as long as this process and what it becomes. Raises CommandError when it is
-    taken; where the cache cannot be written, there is none.
-    """
-    from jetspec_sglang.cache import cache_dir
-
-    file = cache_dir() / "serve" / f"{port}.lock"
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise CommandError(
-            f"another `jetspec serve` is starting on port {port}; choose another with {flag}"
-        ) from None
-    os.set_inheritable(descriptor, True)
 
 
 def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None]:
@@ -239,7 +194,7 @@ def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None
 
 def host_platform() -> bool:
     """Whether the server will run on the host platform. CommandError for bad variables."""
-    from jetspec_sglang.platform import HOST_PLATFORM, activate
+    from jetspec_sglang.host.activation import HOST_PLATFORM, activate
     from jetspec_sglang.settings import Settings
 
     try:
@@ -252,7 +207,7 @@ def host_platform() -> bool:
 def _check_budgets(flags: Flags, host: bool) -> None:
     """Refuse early what SGLang's start would refuse later: a bad largest budget, or settings above
     it."""
-    from jetspec_sglang.budget import DEFAULT_MAX_BUDGET, BudgetState
+    from jetspec_sglang.budget import DEFAULT_MAX_BUDGET, TreeBudget
     from jetspec_sglang.settings import MAX_BUDGET_LIMIT, Settings
 
     device = "cpu" if host else "cuda"
@@ -260,7 +215,7 @@ def _check_budgets(flags: Flags, host: bool) -> None:
     if not 1 <= largest <= MAX_BUDGET_LIMIT:
         raise UsageError(f"{MAX_BUDGET} {largest}: must be from 1 to {MAX_BUDGET_LIMIT}")
     try:
-        BudgetState.from_settings(Settings.from_environment(), device, largest)
+        TreeBudget.from_settings(Settings.from_environment(), device, largest)
     except ValueError as error:
         raise CommandError(str(error)) from None
 

@@ -1,6 +1,6 @@
 """`jetspec train`: one training run, from flags, from a JSON file, or from both.
 
-Contract: every field of `TrainSettings` is a flag; a flag wins over the file. Several processes:
+Contract: every field of `Recipe` is a flag; a flag wins over the file. Several processes:
 `accelerate launch -m jetspec_sglang.cli train ...`. The finished head is in `<run>/head`.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jetspec_sglang.cli.commands import COMMANDS
-from jetspec_sglang.cli.errors import CommandError, UsageError
+from jetspec_sglang.client.errors import CommandError, UsageError
 
 EXAMPLES = """\
 examples:
@@ -22,7 +22,7 @@ examples:
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
-    from jetspec_sglang.training.settings import TrainSettings
+    from jetspec_sglang.training.recipe import Recipe
 
     parser = subparsers.add_parser(
         "train",
@@ -33,7 +33,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--config", type=Path, help="JSON file with any of these settings")
-    for name, field in TrainSettings.model_fields.items():
+    for name, field in Recipe.model_fields.items():
         default = "" if field.is_required() or field.default is None else f" ({field.default})"
         options: dict[str, Any] = {"help": (field.description or "").replace("%", "%%") + default}
         if field.annotation is bool:
@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def settings_from(args: argparse.Namespace) -> Any:
-    """`TrainSettings` of a parsed command line. Raises UsageError, one line for all problems."""
+    """`Recipe` of a parsed command line. Raises UsageError, one line for all problems."""
     from pydantic import ValidationError
 
-    from jetspec_sglang.training.settings import TrainSettings
+    from jetspec_sglang.training.recipe import Recipe
 
     values: dict[str, Any] = {}
     if hasattr(args, "config"):
@@ -68,11 +68,9 @@ def settings_from(args: argparse.Namespace) -> Any:
             values = json.loads(args.config.read_text())
         except (OSError, ValueError) as error:
             raise UsageError(f"--config {args.config}: {error}") from None
-    values |= {
-        name: getattr(args, name) for name in TrainSettings.model_fields if hasattr(args, name)
-    }
+    values |= {name: getattr(args, name) for name in Recipe.model_fields if hasattr(args, name)}
     try:
-        return TrainSettings.model_validate(values)
+        return Recipe.model_validate(values)
     except ValidationError as error:
         problems = [
             f"{'.'.join(map(str, p['loc'])) or 'settings'}: {p['msg']}" for p in error.errors()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
 
-    from jetspec_sglang.sglang_bridge import DraftRunner
+    from jetspec_sglang.bridge import DraftRunner
     from jetspec_sglang.tree import Tree
     from jetspec_sglang.verify.accept import Accepted
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jetspec_sglang import sglang_bridge as bridge
+from jetspec_sglang import bridge
 
 if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import ScheduleBatch

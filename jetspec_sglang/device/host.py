@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jetspec_sglang import sglang_bridge as bridge
-from jetspec_sglang.platform.names import HOST_ATTENTION
+from jetspec_sglang import bridge
+from jetspec_sglang.host.names import HOST_ATTENTION
 
 if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import ScheduleBatch

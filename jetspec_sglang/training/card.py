@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.head.config import HeadConfig
 
 _RECIPE = (
     "steps", "sequences", "anchors", "short_block_size", "short_share", "loss", "sft_share",

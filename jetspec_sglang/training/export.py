@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from jetspec_sglang.draft.checkpoint import DRAFT_VOCAB_FILE, check_checkpoint
-from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.head.checkpoint import DRAFT_VOCAB_FILE, check_checkpoint
+from jetspec_sglang.head.config import HeadConfig
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 

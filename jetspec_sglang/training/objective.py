@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from jetspec_sglang.draft.reference import ReferenceHead
+from jetspec_sglang.head.model import HeadModel
 from jetspec_sglang.training.batches import PAD, Batch
 from jetspec_sglang.training.loss_names import Loss
 from jetspec_sglang.training.losses import depth_weights, distillation_loss
@@ -40,7 +40,7 @@ class Objective(nn.Module):
 
     def __init__(
         self,
-        head: ReferenceHead,
+        head: HeadModel,
         scale: Tensor,
         parts: dict[Loss, float],
         *,
@@ -88,7 +88,7 @@ class Objective(nn.Module):
         return Score(total / divisor, rows, hits)
 
 
-def _columns(head: ReferenceHead) -> Tensor:
+def _columns(head: HeadModel) -> Tensor:
     """Column of lm_head for each id, -1 where the draft vocabulary lacks it: int64 [V]."""
     if head.draft_vocab is None:
         return torch.arange(head.config.vocab_size)

@@ -16,9 +16,9 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from tqdm import tqdm
 
-from jetspec_sglang.draft.checkpoint import load_draft_vocab, load_tensors
-from jetspec_sglang.draft.config import HeadConfig
-from jetspec_sglang.draft.reference import ReferenceHead
+from jetspec_sglang.head.checkpoint import load_draft_vocab, load_tensors
+from jetspec_sglang.head.config import HeadConfig
+from jetspec_sglang.head.model import HeadModel
 from jetspec_sglang.training.batches import Sampler
 from jetspec_sglang.training.export import export_head
 from jetspec_sglang.training.features import (
@@ -29,8 +29,8 @@ from jetspec_sglang.training.features import (
     pad,
 )
 from jetspec_sglang.training.objective import Objective
+from jetspec_sglang.training.recipe import Recipe
 from jetspec_sglang.training.responses import Responses, join, load, shards
-from jetspec_sglang.training.settings import TrainSettings
 from jetspec_sglang.training.start import feature_scale, head_config, start_from_target
 from jetspec_sglang.training.target import Recorder, load_target, matrices
 from jetspec_sglang.training.trainer import Trainer
@@ -40,7 +40,7 @@ _CHANGEABLE = {"steps", "threads", "log_every", "checkpoint_every", "pause_file"
 _SCALE_SEQUENCES = 32
 
 
-def train(settings: TrainSettings) -> Path:
+def train(settings: Recipe) -> Path:
     """Run to the end and return the exported head's folder."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -61,7 +61,7 @@ def train(settings: TrainSettings) -> Path:
     source = _source(settings, accelerator, parts, recorder, config)
     embed, lm_head = matrices(target)
     ids = None if vocab is None else torch.from_numpy(vocab).to(accelerator.device)
-    head = ReferenceHead(config, embed, lm_head, ids).to(accelerator.device)
+    head = HeadModel(config, embed, lm_head, ids).to(accelerator.device)
     head.checkpoint_layers = settings.gradient_checkpointing
     taps = _sample_taps(responses, source, accelerator)
     scale = feature_scale(taps)
@@ -106,7 +106,7 @@ def train(settings: TrainSettings) -> Path:
     return folder
 
 
-def check_shares(settings: TrainSettings, processes: int) -> None:
+def check_shares(settings: Recipe, processes: int) -> None:
     share = settings.micro_sequences * processes
     if settings.sequences % share:
         raise ValueError(
@@ -115,11 +115,11 @@ def check_shares(settings: TrainSettings, processes: int) -> None:
         )
 
 
-def remember(settings: TrainSettings) -> None:
+def remember(settings: Recipe) -> None:
     """Write settings.json, or refuse to continue a run whose settings were others."""
     file = settings.run / "settings.json"
     if file.exists():
-        before = TrainSettings.model_validate_json(file.read_text())
+        before = Recipe.model_validate_json(file.read_text())
         changed = [
             f"{name} was {getattr(before, name)!r}, is {value!r}"
             for name, value in settings
@@ -147,7 +147,7 @@ def refuse_held_out(responses: Responses, held_out: tuple[Path, ...]) -> None:
 
 
 def _head_shape(
-    settings: TrainSettings, target_config: Any, responses: Responses
+    settings: Recipe, target_config: Any, responses: Responses
 ) -> tuple[HeadConfig, np.ndarray | None]:
     """The head's config, and its draft vocabulary: chosen from the data, or of the first head."""
     if settings.start_from is not None:
@@ -171,7 +171,7 @@ def _head_shape(
 
 
 def _source(
-    settings: TrainSettings,
+    settings: Recipe,
     accelerator: Accelerator,
     parts: list[Responses],
     recorder: Recorder,

@@ -7,10 +7,10 @@ import math
 import torch
 from torch import nn
 
-from jetspec_sglang.training.settings import TrainSettings
+from jetspec_sglang.training.recipe import Recipe
 
 
-def learning_rate(step: int, settings: TrainSettings) -> float:
+def learning_rate(step: int, settings: Recipe) -> float:
     """Linear warm-up to the peak, then a cosine down to `min_lr_share` of it at the last step."""
     peak, warmup = settings.learning_rate, settings.warmup_steps
     if step < warmup:
@@ -20,7 +20,7 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
     return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
 
-def make_optimizer(module: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+def make_optimizer(module: nn.Module, settings: Recipe) -> torch.optim.Optimizer:
     """AdamW; gains are not decayed."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     groups = [

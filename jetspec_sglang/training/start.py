@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jetspec_sglang.draft.config import HeadConfig
-from jetspec_sglang.draft.reference import ReferenceHead
+from jetspec_sglang.head.config import HeadConfig
+from jetspec_sglang.head.model import HeadModel
 
 NOISE = 0.002
 """Standard deviation of the projection's weights for the taps that start unused."""
@@ -80,7 +80,7 @@ def feature_scale(taps: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def start_from_target(head: ReferenceHead, target: Any, taps: Tensor, scale: Tensor) -> None:
+def start_from_target(head: HeadModel, target: Any, taps: Tensor, scale: Tensor) -> None:
     """Fill `head` from the last blocks of `target`.
 
     taps [R, T*H]: sample features, not divided by `scale` [T*H]. The blocks must have the head's

@@ -23,16 +23,16 @@ from tqdm import tqdm
 
 from jetspec_sglang.training.batches import Sampler, rows
 from jetspec_sglang.training.features import FeatureSource
-from jetspec_sglang.training.metrics import Metrics
 from jetspec_sglang.training.objective import Objective
+from jetspec_sglang.training.progress import Progress
+from jetspec_sglang.training.recipe import Recipe
 from jetspec_sglang.training.schedule import learning_rate, make_optimizer
-from jetspec_sglang.training.settings import TrainSettings
 
 
 class Trainer:
     def __init__(
         self,
-        settings: TrainSettings,
+        settings: Recipe,
         accelerator: Accelerator,
         objective: Objective,
         sampler: Sampler,
@@ -53,7 +53,7 @@ class Trainer:
         self._resume()
         settings = self.settings
         main = self.accelerator.is_main_process
-        metrics = Metrics(settings, self.step) if main else None
+        metrics = Progress(settings, self.step) if main else None
         bar = tqdm(
             total=settings.steps, initial=self.step, desc="train", unit="step", disable=not main
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from jetspec_sglang.native import library
-from jetspec_sglang.tree.device import build_on_device
+from jetspec_sglang.host.kernels import library
+from jetspec_sglang.tree.tensors import build_tensors
 from jetspec_sglang.tree.tree import Tree
 
 RULES = ("best_first", "accum_logp", "chain")
@@ -38,7 +38,7 @@ def build_tree(
     """
     _check(topk_tokens, topk_logprobs, budget, rule)
     if topk_tokens.device.type != "cpu":
-        return build_on_device(topk_tokens, topk_logprobs, budget, rule)
+        return build_tensors(topk_tokens, topk_logprobs, budget, rule)
     fields = library.build_tree(topk_tokens, topk_logprobs, budget, RULES.index(rule))
     if fields is None:
         raise ValueError(_bad_value(topk_logprobs))

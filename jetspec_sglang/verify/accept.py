@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import torch
 
-from jetspec_sglang.native import library
+from jetspec_sglang.host.kernels import library
 from jetspec_sglang.tree import Tree
-from jetspec_sglang.verify.accept_device import accept_on_device
+from jetspec_sglang.verify.accept_tensors import accept_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +56,5 @@ def accept(tree: Tree, target_tokens: torch.Tensor, depth_limit: int) -> Accepte
     if target_tokens.device.type == "cpu":
         fields = library.accept(tree.tokens, tree.parents, tree.sizes, target_tokens, depth_limit)
     else:
-        fields = accept_on_device(tree, target_tokens, depth_limit)
+        fields = accept_tensors(tree, target_tokens, depth_limit)
     return Accepted(*fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from jetspec_sglang.native import library
+from jetspec_sglang.host.kernels import library
 from jetspec_sglang.tree import Tree
 
 

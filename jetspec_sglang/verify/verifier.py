@@ -9,8 +9,8 @@ import torch
 from sglang.srt.layers.logprob_processor import compute_spec_logprobs
 from sglang.srt.speculative.spec_utils import GrammarTree, build_grammar_vocab_mask
 
+from jetspec_sglang.bridge.inputs import TreeVerifyInput
 from jetspec_sglang.verify.choice import adjust_logits, choose_tokens
-from jetspec_sglang.verify.inputs import TreeVerifyInput
 from jetspec_sglang.verify.links import child_links
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from jetspec_sglang.cli.errors import CommandError
-from jetspec_sglang.cli.supervise import end, is_ready, start
+from jetspec_sglang.client.errors import CommandError
+from jetspec_sglang.client.supervise import end, is_ready, start
 
 READY_TIMEOUT_S = 60.0
 SCRAPE_S = 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
 from loadtests.experiment import controlled
 
 PIN_EVERY_S, RESTART_EVERY_S, OUTAGE_EVERY_S = 45.0, 150.0, 400.0

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import loadtests
-from jetspec_sglang.cli.errors import CommandError
-from jetspec_sglang.cli.supervise import end, start
-from loadtests.report import SUMMARY
+from jetspec_sglang.client.errors import CommandError
+from jetspec_sglang.client.supervise import end, start
+from loadtests.results import SUMMARY
 
 ROOT = Path(loadtests.__file__).parents[1]
 WRONG = 2

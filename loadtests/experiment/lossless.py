@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from jetspec_sglang.cli.client import Server
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
+from jetspec_sglang.client.server import Server
 from loadtests.records import Record
 
 TIMEOUT_S = 600.0

@@ -17,13 +17,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jetspec_sglang.bench.load import flush_cache
-from jetspec_sglang.cli.errors import CommandError
-from jetspec_sglang.cli.supervise import end
+from jetspec_sglang.client.errors import CommandError
+from jetspec_sglang.client.load import flush_cache
+from jetspec_sglang.client.supervise import end
 from loadtests.experiment import controlled, faults, generator, lossless, memory
 from loadtests.experiment.cells import ADAPTIVE, PLAIN, Policy
 from loadtests.experiment.sweep import Sweep, drain, loads
-from loadtests.report import SUMMARY, number, read_records
+from loadtests.figures import number
+from loadtests.results import SUMMARY, read_records
 
 RESULT = "soak.json"
 

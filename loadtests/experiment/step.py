@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from jetspec_sglang.bench.load import flush_cache, set_budget
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
+from jetspec_sglang.client.load import flush_cache, set_budget
 from loadtests.experiment import controlled, generator
 from loadtests.experiment.cells import ADAPTIVE, Policy
 from loadtests.experiment.sweep import Sweep, drain
+from loadtests.figures import number
 from loadtests.records import Record
-from loadtests.report import SUMMARY, number, read_records
+from loadtests.results import SUMMARY, read_records
 
 _SPANS = 4
 """A change is compared with this many spans before it, and as many after it."""

@@ -17,14 +17,14 @@ from typing import Any
 
 import httpx
 
-from jetspec_sglang.bench.load import flush_cache, set_budget
-from jetspec_sglang.bench.servers import Fleet, Launch
-from jetspec_sglang.cli.client import Server
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
+from jetspec_sglang.client.load import flush_cache, set_budget
+from jetspec_sglang.client.measured import Fleet, Launch
+from jetspec_sglang.client.server import Server
 from loadtests.experiment import controlled, generator
 from loadtests.experiment.cells import ADAPTIVE, PLAIN, Cell, Policy
-from loadtests.experiment.settings import Experiment
-from loadtests.report import SUMMARY
+from loadtests.experiment.experiment import Experiment
+from loadtests.results import SUMMARY
 
 TRIES = 2
 """If a cell is rejected because the load generator was late, it is measured again once."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadtests.experiment.cells import ADAPTIVE, PLAIN, Cell, Point, Policy
-from loadtests.report import number
+from loadtests.figures import number
 
 Results = Mapping[Cell, Mapping[str, Any]]
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from jetspec_sglang import embedded
-from jetspec_sglang.keys import HIDDEN
+from jetspec_sglang.hooks.keys import HIDDEN
 from tests.integration.conftest import HOST
 
 PROGRAM = """

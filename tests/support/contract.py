@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from jetspec_sglang.draft.config import HeadConfig
-from jetspec_sglang.draft.reference import ReferenceHead
+from jetspec_sglang.head.config import HeadConfig
+from jetspec_sglang.head.model import HeadModel
 from jetspec_sglang.training.target import Recorder, matrices
 
 Record = dict[str, Any]
@@ -51,16 +51,16 @@ class Contract:
         self.model = model
         self._features: dict[tuple[int, ...], torch.Tensor] = {}
 
-    def head(self, folder: Path, causal: bool | None = None) -> ReferenceHead:
+    def head(self, folder: Path, causal: bool | None = None) -> HeadModel:
         """The reference of a head folder; `causal` overrides its flag."""
-        head = ReferenceHead.from_folder(folder, *matrices(self.model)).eval()
+        head = HeadModel.from_folder(folder, *matrices(self.model)).eval()
         if causal is not None:
             head.config = HeadConfig.model_validate({**head.config.model_dump(), "causal": causal})
         return head
 
     @torch.inference_mode()
     def compare(
-        self, head: ReferenceHead, sequence: Sequence[int], records: Sequence[Record]
+        self, head: HeadModel, sequence: Sequence[int], records: Sequence[Record]
     ) -> Comparison:
         """Served candidates of one request, whose tokens are `sequence`, against `head`'s."""
         features = self._taps(tuple(sequence), head.config.target_layer_ids)
@@ -89,7 +89,7 @@ class Contract:
 
 def _compare(
     result: Comparison,
-    head: ReferenceHead,
+    head: HeadModel,
     expected: torch.Tensor,
     served: torch.Tensor,
     logprobs: torch.Tensor,

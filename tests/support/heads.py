@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from jetspec_sglang.draft.checkpoint import DRAFT_VOCAB_FILE, expected_tensors
-from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.head.checkpoint import DRAFT_VOCAB_FILE, expected_tensors
+from jetspec_sglang.head.config import HeadConfig
 
 TARGET = {
     "hidden_size": 576,

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 
 from deploy.stack import demo, prometheus
-from jetspec_sglang.cli.supervise import end, is_ready, start
+from jetspec_sglang.client.supervise import end, is_ready, start
 from tests.support.ports import free_port
 from tests.support.prompts import SYSTEM
 from tests.support.served import Served

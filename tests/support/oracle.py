@@ -43,7 +43,7 @@ def register() -> None:
     """SGLang's plugin entry point."""
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    HookRegistry.register("jetspec_sglang.draft.drafter.Drafter.draft", propose, HookType.AROUND)
+    HookRegistry.register("jetspec_sglang.round.drafter.Drafter.draft", propose, HookType.AROUND)
 
 
 def propose(original: Any, drafter: Any, batch: Any, *args: Any) -> tuple[Any, Any]:

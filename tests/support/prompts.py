@@ -74,7 +74,7 @@ def many(count: int) -> list[str]:
     """Texts of the full run: with `JETSPEC_DATA`, two thirds of them from GSM8K and MBPP."""
     if not os.environ.get("JETSPEC_DATA"):
         return texts(count)
-    from jetspec_sglang.bench.datasets import load_prompts
+    from jetspec_sglang.evaluation.datasets import load_prompts
 
     third = count // 3
     sets = [list(load_prompts(name))[:third] for name in ("gsm8k", "mbpp")]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from jetspec_sglang.bench.datasets import load_prompts
+from jetspec_sglang.evaluation.datasets import load_prompts
 from tests.support.live import drive, watched
 from tests.support.served import serving
 

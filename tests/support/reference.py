@@ -101,7 +101,7 @@ def fingerprint(model: str) -> str:
         _cpu_model(),
     ]
     code = hashlib.sha256()
-    for path in sorted([*package.glob("platform/*.py"), *package.glob("native/*")]):
+    for path in sorted([*package.glob("host/*.py"), *package.glob("host/kernels/*")]):
         if path.is_file():
             code.update(path.read_bytes())
     return hashlib.sha256("|".join([*parts, code.hexdigest()]).encode()).hexdigest()[:12]

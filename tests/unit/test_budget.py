@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspec_sglang.budget import KEY, BudgetPlan, BudgetRefusedError, BudgetState
+from jetspec_sglang.budget import KEY, BudgetPlan, BudgetRefusedError, TreeBudget
 from jetspec_sglang.settings import Settings
 
 
@@ -18,7 +18,7 @@ def state(**changes):
         "max_budget": 64,
         "round_to_tiers": False,
     } | changes
-    return BudgetState(**settings)
+    return TreeBudget(**settings)
 
 
 def set_budget(budgets, updates):
@@ -46,10 +46,10 @@ def test_table_entries_alone_keep_the_uniform_budget():
 
 def test_settings_make_the_first_plan():
     settings = Settings(budget=8, table={4: 2}, tiers=(1, 8))
-    budgets = BudgetState.from_settings(settings, "cpu", 16)
+    budgets = TreeBudget.from_settings(settings, "cpu", 16)
     assert (budgets.plan, budgets.tiers) == (BudgetPlan(8, ((4, 2),)), (1, 8))
-    assert BudgetState.from_settings(Settings(), "cpu", 4).plan == BudgetPlan(4)
-    assert BudgetState.from_settings(Settings(), "cuda", 256).plan == BudgetPlan(64)
+    assert TreeBudget.from_settings(Settings(), "cpu", 4).plan == BudgetPlan(4)
+    assert TreeBudget.from_settings(Settings(), "cuda", 256).plan == BudgetPlan(64)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_settings_make_the_first_plan():
 )
 def test_settings_above_the_launch_maximum(settings, named):
     with pytest.raises(ValueError, match=f"JETSPEC_SETTINGS: {named}: .* 1 to 16") as error:
-        BudgetState.from_settings(settings, "cpu", 16)
+        TreeBudget.from_settings(settings, "cpu", 16)
     assert "--speculative-num-draft-tokens" in str(error.value)
 
 

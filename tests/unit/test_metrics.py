@@ -10,8 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jetspec_sglang import metrics
 from jetspec_sglang.metric_list import INFO_LABELS, METRICS, RANK_BUCKETS
-from jetspec_sglang.metrics import EngineMetrics, observe_many
-from jetspec_sglang.rounds import Round
+from jetspec_sglang.metrics import EngineMetrics, Round, observe_many
 
 
 @pytest.fixture

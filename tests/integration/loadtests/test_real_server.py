@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.sweep import main as put_together
+from loadtests.report import main as put_together
 from tests.support import load_generator, prompts
 from tests.support.server import Server
 

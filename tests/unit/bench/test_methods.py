@@ -5,13 +5,13 @@ from contextlib import contextmanager
 import pytest
 
 from jetspec_sglang.bench import methods
-from jetspec_sglang.bench.load import Load
-from jetspec_sglang.bench.methods import NEEDS_CUDA, PLAIN, Sample, measure, plan, table
+from jetspec_sglang.bench.methods import NEEDS_CUDA, PLAIN, Sample, comparison, measure, table
+from jetspec_sglang.client.load import LoadResult
 
 
 def planned(**changes):
     values = {"head": None, "dflash_head": "d", "budgets": [8, 16], "chain": 4, "cuda": False}
-    return plan(**(values | changes))
+    return comparison(**(values | changes))
 
 
 def test_without_cuda_stock_methods_say_so():
@@ -38,8 +38,10 @@ def test_ratios_are_within_a_repeat():
     own = [method for method in planned() if method.name in (PLAIN, "JetSpec chain")]
     samples = []
     for repeat, slow in enumerate((1.0, 2.0, 10.0)):
-        samples.append(Sample(repeat, PLAIN, "quiz", 0, Load(slow, 100)))
-        samples.append(Sample(repeat, "JetSpec chain", "quiz", 4, Load(slow / 2, 100, 50, 50)))
+        samples.append(Sample(repeat, PLAIN, "quiz", 0, LoadResult(slow, 100)))
+        samples.append(
+            Sample(repeat, "JetSpec chain", "quiz", 4, LoadResult(slow / 2, 100, 50, 50))
+        )
     assert table(own, samples) == [
         ["method", "B", "quiz: τ", "tok/s", "ratio"],
         [PLAIN, "", "1.00", "50.0", "1.00x"],
@@ -48,7 +50,7 @@ def test_ratios_are_within_a_repeat():
 
 
 def test_a_missing_method_fills_its_row():
-    rows = table(planned(), [Sample(0, PLAIN, name, 0, Load(1, 1)) for name in ("a", "b")])
+    rows = table(planned(), [Sample(0, PLAIN, name, 0, LoadResult(1, 1)) for name in ("a", "b")])
     assert {len(row) for row in rows} == {8}
     assert ["SGLang NGRAM", "", NEEDS_CUDA, "", "", "", "", ""] in rows
 
@@ -71,7 +73,7 @@ def test_every_method_runs_every_set_and_budget(monkeypatch, tmp_path):
     monkeypatch.setattr(methods, "fleet", fleet)
     for name in ("warm_up", "flush_cache", "set_budget"):
         monkeypatch.setattr(methods, name, lambda *args: None)
-    monkeypatch.setattr(methods, "run_load", lambda *args: Load(1, 10))
+    monkeypatch.setattr(methods, "run_load", lambda *args: LoadResult(1, 10))
     samples = list(
         measure(
             planned(), {"a": ["x"], "b": ["y"]}, dtype="float32", batch=1, max_tokens=4, repeats=2,

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from jetspec_sglang.bench import curve, servers
+from jetspec_sglang.bench import curve
 from jetspec_sglang.bench import round as rounds
-from jetspec_sglang.bench import serve as serving
-from jetspec_sglang.bench.load import Load
+from jetspec_sglang.bench import speed as serving
 from jetspec_sglang.cli import main
+from jetspec_sglang.client import measured
+from jetspec_sglang.client.load import LoadResult
 
 
 class FakeFleet:
@@ -34,8 +35,8 @@ def fleet(monkeypatch):
         made.append(FakeFleet(flags))
         yield made[-1]
 
-    monkeypatch.setattr(servers, "fleet", fake)
-    monkeypatch.setattr(servers, "fastest_dtype", lambda: "bfloat16")
+    monkeypatch.setattr(measured, "fleet", fake)
+    monkeypatch.setattr(measured, "fastest_dtype", lambda: "bfloat16")
     return made
 
 
@@ -50,8 +51,8 @@ def loads(monkeypatch):
     def run_load(launch, prompts, batch, max_tokens):
         tokens = len(prompts) * max_tokens
         if launch.rule is None:
-            return Load(tokens / 10, tokens)
-        return Load(tokens / (10 + budgets[launch]), tokens, 100, 150)
+            return LoadResult(tokens / 10, tokens)
+        return LoadResult(tokens / (10 + budgets[launch]), tokens, 100, 150)
 
     monkeypatch.setattr(serving, "run_load", run_load)
 
@@ -94,9 +95,9 @@ def test_curve_fails_beyond_its_limit_in_either_direction(
 
 def test_launch_of_a_server_keeps_the_operators_settings(monkeypatch, tmp_path):
     monkeypatch.setenv("JETSPEC_SETTINGS", '{"calibration_seconds": 0}')
-    fleet = servers.Fleet(["--x", "a b"], 40000, tmp_path)
-    chain = fleet._command(servers.Launch("float32", "chain"), 40001, tmp_path / "log")
-    plain = fleet._command(servers.Launch("float32", None), 40001, tmp_path / "log")
+    fleet = measured.Fleet(["--x", "a b"], 40000, tmp_path)
+    chain = fleet._command(measured.Launch("float32", "chain"), 40001, tmp_path / "log")
+    plain = fleet._command(measured.Launch("float32", None), 40001, tmp_path / "log")
     assert json.loads(chain[4].partition("=")[2]) == {"calibration_seconds": 0, "rule": "chain"}
     assert json.loads(plain[4].partition("=")[2]) == {"calibration_seconds": 0}
     assert "--plain" in plain

@@ -6,7 +6,7 @@ import pytest
 
 from jetspec_sglang import cli
 from jetspec_sglang.cli.budget import parse_values
-from jetspec_sglang.cli.errors import UsageError
+from jetspec_sglang.client.errors import UsageError
 
 
 def test_set_reads_back(server, capsys):

@@ -9,13 +9,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jetspec_sglang import cli, embedded, platform, quota
+from jetspec_sglang import cli, embedded
 from jetspec_sglang.cli import checks, model_checks
 from jetspec_sglang.cli.checks import Check
-from jetspec_sglang.cli.memory import Load, estimate
-from jetspec_sglang.draft.checkpoint import expected_tensors
-from jetspec_sglang.draft.config import HeadConfig
-from jetspec_sglang.native import build
+from jetspec_sglang.cli.memory import Demand, estimate
+from jetspec_sglang.head.checkpoint import expected_tensors
+from jetspec_sglang.head.config import HeadConfig
+from jetspec_sglang.host import activation, quota
+from jetspec_sglang.host.kernels import build
 
 TARGET = {
     "num_hidden_layers": 6,
@@ -61,7 +62,7 @@ def head(tmp_path):
 
 
 def test_memory_is_the_sum_written_out():
-    load = Load(batch=3, context=100, budget=16, element_bytes=2, packed=True)
+    load = Demand(batch=3, context=100, budget=16, element_bytes=2, packed=True)
     parts = estimate(TARGET, 1000, HEAD, load)
     head_parameters = 32 * 32 * 2 + 32 * 16 * 2 + 2 * 8 + 2 * 32 + 3 * 32 * 48 + 64 * 32 + 2 * 32
     assert parts.weights == 2 * 2 * (1000 + head_parameters)
@@ -75,7 +76,7 @@ def test_memory_is_the_sum_written_out():
 
 
 def test_memory_without_a_head():
-    parts = estimate(TARGET, 1000, None, Load(1, 10, 1, 2, packed=False))
+    parts = estimate(TARGET, 1000, None, Demand(1, 10, 1, 2, packed=False))
     assert (parts.weights, parts.head_kv, parts.taps) == (2000, 0, 0)
 
 
@@ -85,7 +86,7 @@ def test_parameters_are_counted_from_headers(target):
 
 @pytest.mark.parametrize(("free", "status"), [(1 << 50, "ok"), (1 << 20, "warn"), (1, "fail")])
 def test_memory_verdict(target, free, status):
-    load = Load(batch=1, context=10, budget=1, element_bytes=2, packed=False)
+    load = Demand(batch=1, context=10, budget=1, element_bytes=2, packed=False)
     assert model_checks.check_memory(target, HEAD, load, free).status == status
 
 
@@ -169,7 +170,7 @@ def test_platform_verdicts(monkeypatch):
     monkeypatch.setenv("SGLANG_PLATFORM", "other")
     assert checks.check_platform().status == "fail"
     monkeypatch.setenv("JETSPEC_PLATFORM", "off")
-    monkeypatch.setattr(platform, "has_accelerator", lambda: False)
+    monkeypatch.setattr(activation, "has_accelerator", lambda: False)
     assert checks.check_platform().status == "fail"
 
 
@@ -208,12 +209,12 @@ def test_no_lscpu(tmp_path, monkeypatch):
 
 
 def test_no_compiler(monkeypatch, tmp_path):
-    from jetspec_sglang import native
+    from jetspec_sglang.host import kernels
 
     def missing():
         raise build.BuildError("no C++ compiler: g++ is not on PATH")
 
-    monkeypatch.setattr(native, "load", missing)
+    monkeypatch.setattr(kernels, "load", missing)
     check = checks.check_native()
     assert check.status == "fail"
     assert "g++" in check.remedy

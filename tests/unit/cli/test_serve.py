@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jetspec_sglang import cli, embedded, platform
+from jetspec_sglang import cli, embedded
 from jetspec_sglang.cli import controller, models, serve
-from jetspec_sglang.cli.errors import CommandError, UsageError
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import sglang_arguments, wants_jetspec
+from jetspec_sglang.client.errors import CommandError, UsageError
+from jetspec_sglang.host import activation
 
 hold = serve.hold
 
@@ -126,7 +127,7 @@ def launched(monkeypatch, tmp_path):
     monkeypatch.setattr(embedded, "target_path", lambda: target)
     monkeypatch.setattr(embedded, "head_path", lambda: "shipped-head")
     monkeypatch.setattr(models, "require_head", lambda head, model: ())
-    monkeypatch.setattr(platform, "activate", lambda: platform.HOST_PLATFORM)
+    monkeypatch.setattr(activation, "activate", lambda: activation.HOST_PLATFORM)
 
     def become(path, command):
         raise BecameError(command)
@@ -192,7 +193,7 @@ def controller_installed(tmp_path, monkeypatch):
 def test_with_controller_both_are_supervised(launched, tmp_path):
     port = str(free_port())
     command = launched("--controller-port", port, "--admin-api-key", "secret")
-    assert command[:3] == [sys.executable, "-m", "jetspec_sglang.cli.supervise"]
+    assert command[:3] == [sys.executable, "-m", "jetspec_sglang.client.supervise"]
     plan = json.loads(command[3])
     assert "sglang.launch_server" in plan["server"]
     [companion] = plan["companions"]
@@ -342,7 +343,7 @@ def test_settings_above_the_largest_budget(capsys, monkeypatch):
 def test_a_second_launch_on_the_port_of_one_that_still_loads(tmp_path, monkeypatch):
     monkeypatch.setenv("JETSPEC_CACHE", str(tmp_path))
     script = (
-        "import os, sys; from jetspec_sglang.cli.serve import hold; hold(31234, '--port');"
+        "import os, sys; from jetspec_sglang.cli.ports import hold; hold(31234, '--port');"
         "os.execv('/bin/sh', ['sh', '-c', 'echo held; cat'])"
     )
     first = subprocess.Popen(

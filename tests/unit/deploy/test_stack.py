@@ -16,7 +16,7 @@ import yaml
 from deploy.stack import __main__ as stack
 from deploy.stack import demo, grafana, prometheus
 from jetspec_sglang.cli import serve
-from jetspec_sglang.cli.errors import CommandError
+from jetspec_sglang.client.errors import CommandError
 from tests.support.ports import free_port
 
 URL, PAGE = "http://127.0.0.1:31999", "http://127.0.0.1:31998"
@@ -56,7 +56,7 @@ def launched(monkeypatch):
         companions = [] if args.plain or args.no_controller else [controller]
         return {"server": ["sglang", *args.rest], "url": URL, "companions": companions}
 
-    monkeypatch.setattr(serve, "plan", plan)
+    monkeypatch.setattr(serve, "processes", plan)
 
     def run(*words):
         ports = ["--prometheus-port", str(free_port()), "--grafana-port", str(free_port())]
@@ -204,7 +204,9 @@ def test_a_port_in_use(capsys):
 def test_bad_flags(capsys, words, status, named, programs, monkeypatch):
     programs("prometheus")
     programs("grafana")
-    monkeypatch.setattr(serve, "plan", lambda args: {"server": [], "url": URL, "companions": []})
+    monkeypatch.setattr(
+        serve, "processes", lambda args: {"server": [], "url": URL, "companions": []}
+    )
     ports = ["--prometheus-port", str(free_port()), "--grafana-port", str(free_port())]
     lines = refused(capsys, *ports, *words)
     assert lines[0] == status

@@ -12,7 +12,7 @@ import torch
 
 from jetspec_sglang.device.cuda import flat_mask
 from jetspec_sglang.tree import RULES, build_tree
-from jetspec_sglang.tree.device import build_on_device
+from jetspec_sglang.tree.tensors import build_tensors
 
 pytestmark = pytest.mark.gpu
 
@@ -45,7 +45,7 @@ def test_the_same_tree_as_on_the_cpu(rule: str) -> None:
     expected = build_tree(*lattice(), WIDTH, rule)
     tokens, logprobs = (part.to(DEVICE) for part in lattice())
     with no_wait():
-        tree = build_on_device(tokens, logprobs, WIDTH, rule)
+        tree = build_tensors(tokens, logprobs, WIDTH, rule)
     for field in ("tokens", "parents", "depths", "scores", "sizes"):
         assert torch.equal(getattr(tree, field).cpu(), getattr(expected, field)), field
 

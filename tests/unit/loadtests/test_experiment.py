@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jetspec_sglang.cli.errors import UsageError
+from jetspec_sglang.client.errors import UsageError
 from loadtests.experiment import faults, lossless, memory, tables
 from loadtests.experiment.cells import ADAPTIVE, PLAIN, Cell, Point, Policy, plan, policies
-from loadtests.experiment.settings import Experiment
+from loadtests.experiment.experiment import Experiment
 from loadtests.experiment.step import cost, follow
 from loadtests.experiment.sweep import unfinished
 from tests.unit.loadtests.build import answered

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from jetspec_sglang.bench import servers
 from jetspec_sglang.cli import main
+from jetspec_sglang.client import measured
 from loadtests.experiment import controlled, generator, sweep
 from loadtests.summary import summarise
 from tests.unit.loadtests.build import answered, config
@@ -61,7 +61,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     found = Stage()
 
     class FakeFleet:
-        def get(self, launch: servers.Launch) -> tuple[FakeServer, bool]:
+        def get(self, launch: measured.Launch) -> tuple[FakeServer, bool]:
             fresh = launch.name not in found.started
             if fresh:
                 found.started.append(launch.name)
@@ -77,7 +77,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
         yield
         found.done.append("controller ends")
 
-    monkeypatch.setattr(servers, "fleet", fleet)
+    monkeypatch.setattr(measured, "fleet", fleet)
     monkeypatch.setattr(controlled, "controller", controller)
     monkeypatch.setattr(generator, "run", found.run)
     monkeypatch.setattr(sweep, "drain", lambda server: None)

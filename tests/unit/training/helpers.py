@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from jetspec_sglang.training.recipe import Recipe
 from jetspec_sglang.training.responses import Responses, pack, save
-from jetspec_sglang.training.settings import TrainSettings
 
 VOCAB = 48
 
@@ -29,7 +29,7 @@ def answers(count: int = 12, seed: int = 0, length: int = 24) -> Responses:
     return pack(sequences, random.integers(3, 6, count), ["made"] * count)
 
 
-def tiny_settings(folder: Path, run: str, **changes) -> TrainSettings:
+def tiny_settings(folder: Path, run: str, **changes) -> Recipe:
     target = folder / "target"
     if not target.exists():
         tiny_target(target)
@@ -42,4 +42,4 @@ def tiny_settings(folder: Path, run: str, **changes) -> TrainSettings:
         "micro_sequences": 2, "anchors": 5, "warmup_steps": 2, "learning_rate": 3e-3,
         "precision": "fp32", "log_every": 1, "checkpoint_every": 3, "logits_chunk": 7,
     }  # fmt: skip
-    return TrainSettings.model_validate(values | changes)
+    return Recipe.model_validate(values | changes)

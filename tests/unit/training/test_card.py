@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from jetspec_sglang.cli import main
-from jetspec_sglang.draft.config import HeadConfig
+from jetspec_sglang.head.config import HeadConfig
 from jetspec_sglang.training.run import train
 from tests.unit.training.helpers import VOCAB, tiny_settings
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from jetspec_sglang.draft.checkpoint import expected_tensors
-from jetspec_sglang.draft.config import HeadConfig
-from jetspec_sglang.draft.reference import ReferenceHead
+from jetspec_sglang.head.checkpoint import expected_tensors
+from jetspec_sglang.head.config import HeadConfig
+from jetspec_sglang.head.model import HeadModel
 from jetspec_sglang.training import run as runs
 from jetspec_sglang.training.batches import PAD, Sampler, rows
 from jetspec_sglang.training.features import LiveFeatures
@@ -32,7 +32,7 @@ def parts(settings, dtype=torch.float64):
     config = head_config(
         target.config, num_layers=2, block_size=4, mask_token_id=5, target_layer_ids=(0, 2, 4)
     )
-    head = ReferenceHead(config, *matrices(target)).to(dtype)
+    head = HeadModel(config, *matrices(target)).to(dtype)
     recorder = Recorder(target, config.target_layer_ids)
     data = load(settings.data[0])
     taps = recorder(torch.from_numpy(data.sequence(0))[None]).taps[0]
@@ -93,8 +93,8 @@ def test_export_and_load_give_identical_logits(tmp_path):
     config = HeadConfig.from_folder(folder)
     assert config.causal
     target = load_target(settings.target)
-    loaded = ReferenceHead.from_folder(folder, *matrices(target))
-    again = ReferenceHead.from_folder(folder, *matrices(target), dtype=torch.float32)
+    loaded = HeadModel.from_folder(folder, *matrices(target))
+    again = HeadModel.from_folder(folder, *matrices(target), dtype=torch.float32)
     assert set(loaded.state_dict()) == set(expected_tensors(config))
     recorder = Recorder(target, config.target_layer_ids)
     ids = torch.from_numpy(load(settings.data[0]).sequence(0))[None]
@@ -118,7 +118,7 @@ def test_the_trained_state_and_its_export_agree(tmp_path):
     runs.export_head(
         folder, head.config, head.state_dict(), feature_scale=objective.scale, dtype="float32"
     )
-    loaded = ReferenceHead.from_folder(folder, *matrices(target), dtype=torch.float64)
+    loaded = HeadModel.from_folder(folder, *matrices(target), dtype=torch.float64)
     torch.testing.assert_close(
         loaded(features.taps, batch.anchors, block), trained, rtol=1e-4, atol=1e-4
     )

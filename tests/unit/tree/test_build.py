@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetspec_sglang.tree import RULES, Tree, build_tree
-from jetspec_sglang.tree.device import build_on_device
 from jetspec_sglang.tree.reference import build_reference
+from jetspec_sglang.tree.tensors import build_tensors
 from tests.unit.tree.lattices import budgets, lattices
 
 FIELDS = ("tokens", "parents", "depths", "scores", "sizes")
@@ -25,7 +25,7 @@ def assert_same(left: Tree, right: Tree) -> None:
 @given(lattices(), budgets, rules)
 def test_every_builder_equals_the_reference(lattice, budget, rule):
     expected = build_reference(*lattice, budget, rule)
-    assert_same(build_on_device(*lattice, budget, rule), expected)
+    assert_same(build_tensors(*lattice, budget, rule), expected)
     assert_same(build_tree(*lattice, budget, rule), expected)
 
 
@@ -122,7 +122,7 @@ def test_accum_logp_adds_all_children_of_each_visited_node():
 
 def test_a_logprob_above_zero_counts_as_zero():
     tokens = torch.tensor([[[1], [2]]])
-    for build in (build_tree, build_on_device, build_reference):
+    for build in (build_tree, build_tensors, build_reference):
         tree = build(tokens, torch.tensor([[[1e-7], [-1.0]]]), 3, "best_first")
         assert tree.scores.tolist() == [[0.0, 0.0, -1.0]]
 
@@ -173,7 +173,7 @@ def test_bad_input_is_one_clear_error(tokens, logprobs, budget, rule, message):
 
 def test_on_a_device_nan_is_no_candidate():
     logprobs = torch.tensor([[[-1.0, torch.nan]]])
-    tree = build_on_device(torch.tensor([[[7, 8]]]), logprobs, 4, "best_first")
+    tree = build_tensors(torch.tensor([[[7, 8]]]), logprobs, 4, "best_first")
     assert tree.tokens.tolist() == [[0, 7, 0, 0]]
     assert tree.sizes.tolist() == [2]
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from jetspec_sglang.tree import RULES, Tree, build_tree
 from jetspec_sglang.verify.accept import accept
-from jetspec_sglang.verify.accept_device import accept_on_device
-from jetspec_sglang.verify.accept_reference import accept_reference, child_links_reference
+from jetspec_sglang.verify.accept_tensors import accept_tensors
 from jetspec_sglang.verify.links import child_links
+from tests.support.accept_reference import accept_reference, child_links_reference
 from tests.unit.tree.lattices import budgets, lattices
 
 FIELDS = ("path", "lens", "tokens", "bonus")
@@ -33,7 +33,7 @@ def walks(draw):
 def test_every_walk_equals_the_reference(walk):
     expected = accept_reference(*walk)
     accepted = accept(*walk)
-    for got in (accept_on_device(*walk), [getattr(accepted, field) for field in FIELDS]):
+    for got in (accept_tensors(*walk), [getattr(accepted, field) for field in FIELDS]):
         for field, left, right in zip(FIELDS, got, expected, strict=True):
             assert left.dtype == right.dtype, field
             assert torch.equal(left, right), f"{field}: {left} != {right}"
@@ -98,7 +98,7 @@ def test_child_links_reach_every_node_once():
 def test_padding_is_never_accepted():
     tree = build_tree(torch.empty(1, 0, 3).long(), torch.empty(1, 0, 3), 4)
     targets = torch.zeros(1, 4, dtype=torch.int64)  # the padding's own token
-    for fields in (accept_on_device(tree, targets, 3), accept_reference(tree, targets, 3)):
+    for fields in (accept_tensors(tree, targets, 3), accept_reference(tree, targets, 3)):
         assert fields[0].tolist() == [[0, -1, -1, -1]]
     assert accept(tree, targets, 3).lens.tolist() == [1]
 

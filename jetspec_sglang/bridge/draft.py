@@ -1,0 +1,108 @@
+"""SGLang's runner of a draft head, and the head's KV pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from sglang.srt.managers.tp_worker import TpModelWorker
+    from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
+    from sglang.srt.model_executor.model_runner import ModelRunner
+    from sglang.srt.server_args import ServerArgs
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRunner:
+    """SGLang's worker, runner and model of a draft head."""
+
+    worker: TpModelWorker
+    runner: ModelRunner
+    model: Any
+
+
+def build_draft_runner(
+    *,
+    server_args: ServerArgs,
+    gpu_id: int,
+    nccl_port: int,
+    target_worker: TpModelWorker,
+    attention_backend: str | None,
+    causal: bool,
+) -> DraftRunner:
+    """Load the head through SGLang's own draft model and give it the right attention mask.
+
+    Stock SGLang reads only the top-level `is_causal` and defaults to bidirectional, so the
+    mask is set here, before any forward or graph capture.
+    """
+    from sglang.srt.layers.radix_attention import AttentionType
+    from sglang.srt.speculative.draft_worker_common import build_draft_tp_worker
+    from sglang.srt.speculative.spec_utils import draft_pp_context
+
+    with draft_pp_context():
+        bundle = build_draft_tp_worker(
+            server_args=server_args,
+            gpu_id=gpu_id,
+            nccl_port=nccl_port,
+            target_model_config=target_worker.model_runner.model_config,
+            algo_label="JETSPEC",
+            attention_backend_override=attention_backend,
+        )
+    model = bundle.draft_model
+    attention_type = AttentionType.DECODER if causal else AttentionType.ENCODER_ONLY
+    for layer in model.layers:
+        layer.self_attn.attn.attn_type = attention_type
+        if bundle.draft_model_runner.device == "cpu":
+            # For bfloat16 SGLang takes a Triton kernel here without looking at the device.
+            layer.self_attn.use_table_qk_norm_rope = False
+    target_embed = target_worker.model_runner.model.get_input_embeddings()
+    # A plain function: assigning the module would register it as the head's own.
+    model.forward_embed = lambda ids: target_embed(ids)
+    return DraftRunner(bundle.draft_worker, bundle.draft_model_runner, model)
+
+
+def draft_slots(draft: DraftRunner, plan: KVLocPlan) -> torch.Tensor:
+    """The plan's write slots, int64 [n], as the head's pool indexes them."""
+    return plan.write_ids(draft.runner.kv_index_translator)
+
+
+def write_draft_kv(
+    draft: DraftRunner, context: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor
+) -> None:
+    """Project context rows into the head's KV pool.
+
+    context [n, hidden] (already through `fc` and `hidden_norm`), positions int64 [n],
+    slots int64 [n] of the head's pool.
+    """
+    from sglang.srt.mem_cache.memory_pool import KVWriteLoc
+
+    where = KVWriteLoc(slots, physical=True)
+    pool = draft.runner.token_to_kv_pool
+    for layer in draft.model.layers:
+        attention = layer.self_attn
+        k, v = attention.kv_proj_only(context)
+        k = attention.apply_k_rope(positions, attention.apply_k_norm(k))
+        shape = (-1, attention.num_kv_heads, attention.head_dim)
+        pool.set_kv_buffer(attention.attn, where, k.reshape(shape), v.reshape(shape))
+
+
+def write_draft_kv_prefix(
+    draft: DraftRunner,
+    context: torch.Tensor,
+    positions: torch.Tensor,
+    slots: torch.Tensor,
+    lens: torch.Tensor,
+) -> None:
+    """`write_draft_kv` with static shapes: of slots int64 [bs, width] only each request's
+    first `lens` (int32 [bs]) are written."""
+    pool = draft.runner.token_to_kv_pool
+    for layer in draft.model.layers:
+        attention = layer.self_attn
+        k, v = attention.kv_proj_only(context)
+        k = attention.apply_k_rope(positions, attention.apply_k_norm(k))
+        shape = (-1, attention.num_kv_heads, attention.head_dim)
+        pool.set_kv_buffer_prefix_valid(
+            attention.attn, slots, lens, k.reshape(shape), v.reshape(shape)
+        )

@@ -1,0 +1,1 @@
+"""What talks to a running server."""

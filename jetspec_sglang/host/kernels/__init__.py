@@ -1,0 +1,7 @@
+"""The host's compiled kernels: trees, accept walk, attention, linears. See the modules."""
+
+from jetspec_sglang.host.kernels.attention import MaskMode, attention
+from jetspec_sglang.host.kernels.library import load, set_threads, threads
+from jetspec_sglang.host.kernels.linear import linear, pack
+
+__all__ = ["MaskMode", "attention", "linear", "load", "pack", "set_threads", "threads"]
