@@ -56,15 +56,12 @@ class TreeBudget:
         table: Mapping[int, int],
         tiers: tuple[int, ...],
         max_budget: int,
-        round_to_tiers: bool,
     ) -> None:
-        """`round_to_tiers`: run at the largest tier not above the budget (CUDA graphs)."""
         self.max_budget = max_budget
         self.tiers = tuple(tier for tier in tiers if tier <= max_budget)
         if not self.tiers or self.tiers[0] != 1:
             self.tiers = (1, *self.tiers)
         self.last_refusal: str | None = None
-        self._round_to_tiers = round_to_tiers
         self.plan = BudgetPlan(self._checked("budget", budget))
         self.plan = BudgetPlan(
             self.plan.uniform,
@@ -86,7 +83,6 @@ class TreeBudget:
                 table=settings.table,
                 tiers=settings.tiers or DEFAULT_TIERS[device],
                 max_budget=max_budget,
-                round_to_tiers=False,
             )
         except BudgetRefusedError as refusal:
             raise ValueError(
@@ -95,10 +91,7 @@ class TreeBudget:
 
     def for_batch(self, running: int) -> int:
         """Nodes per request in the next round of `running` requests."""
-        budget = self.plan.for_batch(running)
-        if not self._round_to_tiers:
-            return budget
-        return max(tier for tier in self.tiers if tier <= budget)
+        return self.plan.for_batch(running)
 
     def validate(self, updates: Mapping[str, Any]) -> BudgetPlan:
         """The plan after `updates`, a mapping of `jetspec_tree_budget` and

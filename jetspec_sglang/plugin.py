@@ -1,7 +1,7 @@
 """SGLang's plugin entry point: registers the algorithm, the host's attention and the hooks.
 
 If an exception is raised here, SGLang only logs it and starts without the plugin. So `register`
-records its success in `REGISTERED`, and the worker refuses to start without it.
+records its success in `REGISTERED`, and no worker is built without it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def register() -> None:
     register_attention_backend(HOST_ATTENTION)(_host_attention)
     add_attention_backend_choices([HOST_ATTENTION])
     add_draft_attention_backend_choices([HOST_ATTENTION])
-    algorithm.register()
+    algorithm.register(lambda: REGISTERED)
     HookRegistry.register(bridge.SET_INTERNAL_STATE, control.set_internal_state, HookType.AROUND)
     HookRegistry.register(bridge.READ_BACK, control.add_read_back, HookType.AFTER)
     HookRegistry.register(bridge.DISABLE_OVERLAP, control.needs_sync, HookType.AROUND)

@@ -34,7 +34,7 @@ class Settings(BaseModel):
     table: dict[Annotated[int, Field(ge=1)], Budget] = Field(default_factory=dict)
     """Budget from that many running requests on, over the uniform one."""
     tiers: tuple[Budget, ...] | None = None
-    """Budgets the server reports and, with CUDA graphs, rounds down to."""
+    """Budgets that the server reports as worth choosing between."""
     rule: str = "best_first"
     """How trees are chosen: best_first, accum_logp or chain."""
     calibration_seconds: Annotated[float, Field(ge=0, le=60)] = 3.0

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from loadtests import results, series
+from loadtests import figures, results, series
 from loadtests.arrivals import Schedule
 from loadtests.client import clock_from
 from loadtests.config import LoadConfig
@@ -111,7 +111,7 @@ class Run:
         limits = broken(self.config.thresholds, summary)
         summary |= {"valid": not reasons, "rejected_because": reasons, "broken_thresholds": limits}
         results.write(self.folder, summary, records, samples)
-        logger.info("%s\nreport: %s", results.text(summary), self.folder)
+        logger.info("%s\nreport: %s", figures.text(summary), self.folder)
         self.status = self._judged(summary, limits)
         return self.status
 

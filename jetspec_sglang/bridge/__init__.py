@@ -29,9 +29,11 @@ from jetspec_sglang.bridge.hook_points import (
     WEIGHT_RELEASES,
 )
 from jetspec_sglang.bridge.launch import (
+    Speculation,
     refuse_layers_with_state,
     refuse_tokenizer_workers,
     runs_jetspec,
+    speculation,
     target_config,
 )
 from jetspec_sglang.bridge.slots import (
@@ -60,6 +62,7 @@ __all__ = [
     "WEIGHT_CHANGES",
     "WEIGHT_RELEASES",
     "DraftRunner",
+    "Speculation",
     "allocate_for_round",
     "allocate_slots",
     "build_draft_runner",
@@ -72,6 +75,7 @@ __all__ = [
     "refuse_tokenizer_workers",
     "require_checked_version",
     "runs_jetspec",
+    "speculation",
     "target_config",
     "verify_dummy",
     "window_slots",

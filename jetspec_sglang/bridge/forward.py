@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 
     from jetspec_sglang.bridge.draft import DraftRunner
-    from jetspec_sglang.device.base import DeviceOps
-    from jetspec_sglang.tree import Tree
+    from jetspec_sglang.bridge.inputs import TreeVerifyInput
 
 
 def draft_block_batch(
@@ -58,12 +57,7 @@ def draft_block_batch(
 
 
 def verify_dummy(
-    worker: TpModelWorker,
-    batch: Any,
-    tree: Tree,
-    window: torch.Tensor,
-    plan: KVLocPlan,
-    ops: DeviceOps,
+    worker: TpModelWorker, batch: Any, verify: TreeVerifyInput, plan: KVLocPlan
 ) -> torch.Tensor:
     """Logits [bs * B, vocab] of a verify forward outside the scheduler (calibration)."""
     from sglang.srt.model_executor.forward_batch_info import (
@@ -73,32 +67,23 @@ def verify_dummy(
     )
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
-    from jetspec_sglang.bridge.inputs import TreeVerifyInput
-
-    positions = (batch.seq_lens[:, None] + tree.depths).reshape(-1)
-    tokens = tree.tokens.reshape(-1)
     forward_batch = ForwardBatch(
         forward_mode=ForwardMode.TARGET_VERIFY,
-        batch_size=tree.tokens.shape[0],
-        input_ids=tokens,
+        batch_size=batch.seq_lens.numel(),
+        input_ids=verify.draft_token,
         req_pool_indices=batch.req_pool_indices,
         seq_lens=batch.seq_lens,
         out_cache_loc=None,
         seq_lens_sum=0,
         seq_lens_cpu=batch.seq_lens_cpu,
-        positions=positions,
+        positions=verify.positions,
         spec_algorithm=SpeculativeAlgorithm.DFLASH,
-        spec_info=TreeVerifyInput(
-            draft_token=tokens,
-            positions=positions,
-            draft_token_num=tree.budget,
-            custom_mask=ops.mask(batch, tree),
-            tree_parents=tree.parents.reshape(-1),
-        ),
+        spec_info=verify,
         capture_hidden_mode=CaptureHiddenMode.FULL,
-        global_num_token_non_padded_cpu=tokens.numel(),
+        global_num_token_non_padded_cpu=verify.draft_token.numel(),
         can_run_decode_cuda_graph=False,
     )
-    plan.bind(forward_batch, worker.model_runner.kv_index_translator, cols=slice(0, tree.budget))
+    columns = slice(0, verify.budget)
+    plan.bind(forward_batch, worker.model_runner.kv_index_translator, cols=columns)
     out = worker.forward_batch_generation(batch=None, forward_batch=forward_batch, is_verify=True)
     return out.logits_output.next_token_logits

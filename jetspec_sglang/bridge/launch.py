@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sglang.srt.configs.model_config import ModelConfig
     from sglang.srt.server_args import ServerArgs
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """SGLang's flags of a JETSPEC server, by our names."""
+
+    head: str
+    width: int
+    max_budget: int
+
+
+def speculation() -> Speculation:
+    """What this scheduler was started with. Only once SGLang has published its settings."""
+    from sglang.srt.runtime_context import get_spec
+
+    spec = get_spec()
+    return Speculation(
+        head=spec.speculative_draft_model_path,
+        width=int(spec.speculative_eagle_topk),
+        max_budget=int(spec.speculative_num_draft_tokens),
+    )
 
 
 def runs_jetspec() -> bool:

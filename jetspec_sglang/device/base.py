@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import torch
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from jetspec_sglang.bridge import DraftRunner
     from jetspec_sglang.tree import Tree
     from jetspec_sglang.verify.accept import Accepted
+
+
+Linear: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,10 @@ class DeviceOps(Protocol):
 
         taps [bs * B, K * hidden] and positions int64 [bs * B], by node in rank order.
         """
+        ...
+
+    def linear(self, weight: torch.Tensor) -> Linear:
+        """x [rows, in] -> x @ weight.T, for a weight [out, in] that does not change."""
         ...
 
     def now(self) -> float:

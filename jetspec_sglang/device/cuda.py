@@ -7,6 +7,7 @@ booleans, concatenated, where True means "may attend".
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
 
-    from jetspec_sglang.device.base import Reservation
+    from jetspec_sglang.device.base import Linear, Reservation
     from jetspec_sglang.tree import Tree
     from jetspec_sglang.verify.accept import Accepted
 
@@ -57,6 +58,9 @@ class CudaOps:
         slots = bridge.draft_slots(draft, plan).view(bs, -1)[:, :stride]
         context = draft.model.project_target_hidden(taps[node])
         bridge.write_draft_kv_prefix(draft, context, positions[node], slots, accepted.lens)
+
+    def linear(self, weight: torch.Tensor) -> Linear:
+        return partial(torch.nn.functional.linear, weight=weight)
 
     def now(self) -> float:
         # Launch time; kernels overlap with it. Graph-level timing belongs to the GPU bench.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
 
-    from jetspec_sglang.device.base import Reservation
+    from jetspec_sglang.device.base import Linear, Reservation
     from jetspec_sglang.tree import Tree
     from jetspec_sglang.verify.accept import Accepted
 
@@ -72,6 +73,13 @@ class HostOps:
         slots = bridge.draft_slots(draft, plan).view(bs, -1)[row, column]
         context = draft.model.project_target_hidden(taps[node])
         bridge.write_draft_kv(draft, context, positions[node], slots)
+
+    def linear(self, weight: torch.Tensor) -> Linear:
+        from jetspec_sglang.host.linear import PackedWeight, can_pack
+
+        if can_pack(weight.dtype):
+            return PackedWeight(weight).linear
+        return partial(torch.nn.functional.linear, weight=weight)
 
     def now(self) -> float:
         return time.perf_counter()

@@ -6,6 +6,7 @@ refuses what cannot work, and names the flag, its value and what is allowed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
@@ -98,8 +99,8 @@ class JetSpecAlgorithm(CustomSpecAlgo):
         server_args.disable_overlap_schedule = not overlap
 
 
-def register() -> None:
-    """Enter JETSPEC in SGLang's registry."""
+def register(is_complete: Callable[[], bool]) -> None:
+    """Enter JETSPEC in SGLang's registry. No worker is built unless `is_complete` by then."""
 
     @SpeculativeAlgorithm.register(
         NAME,
@@ -110,6 +111,11 @@ def register() -> None:
     def _worker_class(server_args: ServerArgs) -> type:
         from jetspec_sglang.round.worker import JetSpecWorker
 
+        if not is_complete():
+            raise RuntimeError(
+                "the jetspec plugin did not register; see the first error in this log, or run "
+                "`jetspec doctor`"
+            )
         return JetSpecWorker
 
 

@@ -11,22 +11,46 @@ import logging
 import statistics
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from jetspec_sglang import bridge
+from jetspec_sglang.bridge.inputs import TreeVerifyInput
 from jetspec_sglang.tree import build_tree
 
 if TYPE_CHECKING:
-    from jetspec_sglang.round.worker import JetSpecWorker
+    from sglang.srt.managers.tp_worker import TpModelWorker
+
+    from jetspec_sglang.budget import TreeBudget
+    from jetspec_sglang.round.cost import RoundCost
+    from jetspec_sglang.round.engine import Engine
 
 logger = logging.getLogger(__name__)
 REPEATS = 3
 LARGEST_ROWS = 256
 
 
-def calibrate(worker: JetSpecWorker, seconds: float) -> None:
+class Rounds(Protocol):
+    """What runs rounds (the worker)."""
+
+    engine: Engine
+    budgets: TreeBudget
+    costs: RoundCost
+
+    @property
+    def target_worker(self) -> TpModelWorker: ...
+
+    def window_width(self, budget: int) -> int: ...
+
+    def nodes(self, budget: int) -> int: ...
+
+    def candidates(
+        self, batch: Any, anchors: torch.Tensor, budget: int, plan: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
+def calibrate(worker: Rounds, seconds: float) -> None:
     """Seed `worker.costs` with powers of two of rows, smallest first, within `seconds`."""
     deadline = time.monotonic() + seconds
     rows = 1
@@ -44,7 +68,7 @@ def calibrate(worker: JetSpecWorker, seconds: float) -> None:
     )
 
 
-def _dummy_round(worker: JetSpecWorker, requests: int, budget: int) -> float:
+def _dummy_round(worker: Rounds, requests: int, budget: int) -> float:
     """Seconds of draft, tree and verify for `requests` empty requests."""
     engine = worker.engine
     device = engine.draft.runner.device
@@ -65,6 +89,9 @@ def _dummy_round(worker: JetSpecWorker, requests: int, budget: int) -> float:
         anchors = torch.zeros(requests, dtype=torch.int64, device=device)
         candidates = worker.candidates(batch, anchors, budget, plan)
         tree = build_tree(*candidates, worker.nodes(budget), engine.settings.rule)
-        logits = bridge.verify_dummy(worker.target_worker, batch, tree, window, plan, engine.ops)
+        positions = (batch.seq_lens[:, None] + tree.depths).reshape(-1)
+        mask = engine.ops.mask(batch, tree)
+        verify = TreeVerifyInput.of(tree.tokens, tree.parents, positions, mask)
+        logits = bridge.verify_dummy(worker.target_worker, batch, verify, plan)
         torch.argmax(logits, dim=-1).cpu()
     return time.perf_counter() - started

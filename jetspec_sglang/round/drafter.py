@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
-from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 
 from jetspec_sglang import bridge
+from jetspec_sglang.bridge.inputs import block_input
 from jetspec_sglang.head.config import HeadConfig
 from jetspec_sglang.round.scoring import Scorer
 
 if TYPE_CHECKING:
     from sglang.srt.managers.schedule_batch import ScheduleBatch
     from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
+    from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 
 logger = logging.getLogger(__name__)
 
@@ -87,13 +87,7 @@ class Drafter:
 
     def _block_input(self, width: int, device: torch.device) -> DFlashVerifyInput:
         if width not in self._inputs:
-            empty = torch.empty((0,), dtype=torch.int64, device=device)
-            self._inputs[width] = DFlashVerifyInput(
-                draft_token=empty,
-                positions=empty,
-                draft_token_num=width,
-                capture_hidden_mode=CaptureHiddenMode.NULL,
-            )
+            self._inputs[width] = block_input(width, device)
         return self._inputs[width]
 
     def _write_trace(

@@ -2,25 +2,25 @@
 
 `build_engine` reads the head's folder and loads it through SGLang. It refuses, with one line, what
 would be slow, wrong or crash later: a head made for another target, missing tensors, contradictory
-causal flags, a target without taps, a plugin that did not register.
+causal flags, a target without taps.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from sglang.srt.runtime_context import get_schedule, get_spec
+from sglang.srt.runtime_context import get_schedule
 
-from jetspec_sglang import __version__, bridge, plugin
+from jetspec_sglang import __version__, bridge
 from jetspec_sglang.budget import TreeBudget
 from jetspec_sglang.device import DeviceOps, device_ops
 from jetspec_sglang.head.check import check_head
 from jetspec_sglang.head.config import HeadConfig
 from jetspec_sglang.round.drafter import Drafter
-from jetspec_sglang.round.scoring import Linear, Scorer
+from jetspec_sglang.round.scoring import Scorer
 from jetspec_sglang.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,16 +48,11 @@ def build_engine(
 ) -> Engine:
     """Load and check the head. Raises ValueError or RuntimeError with one clear line."""
     bridge.require_checked_version()
-    if not plugin.REGISTERED:
-        raise RuntimeError(
-            "the jetspec plugin did not register; see the first error in this log, or run "
-            "`jetspec doctor`"
-        )
     settings = Settings.from_environment()
     target = target_worker.model_runner
     _check_target(target)
-    report = check_head(get_spec().speculative_draft_model_path, target.model_config.hf_text_config)
-    head = report.require()
+    launched = bridge.speculation()
+    head = check_head(launched.head, target.model_config.hf_text_config).require()
     config = head.config
 
     ops = device_ops(target_worker.device)
@@ -69,19 +64,16 @@ def build_engine(
         attention_backend=ops.attention_backend,
         causal=config.causal,
     )
-    width = int(get_spec().speculative_eagle_topk)
     scorer = Scorer(
         target.model.lm_head,
-        width,
+        launched.width,
         None
         if head.draft_vocab is None
         else torch.from_numpy(head.draft_vocab).to(target_worker.device),
-        _linear_for(ops),
+        ops.linear,
     )
     drafter = Drafter(draft, config, scorer, settings.draft_trace)
-    budgets = TreeBudget.from_settings(
-        settings, ops.name, int(get_spec().speculative_num_draft_tokens)
-    )
+    budgets = TreeBudget.from_settings(settings, ops.name, launched.max_budget)
     return Engine(
         settings=settings,
         config=config,
@@ -89,8 +81,8 @@ def build_engine(
         draft=draft,
         drafter=drafter,
         budgets=budgets,
-        width=width,
-        info=_info(head.folder, config, settings, budgets, width),
+        width=launched.width,
+        info=_info(head.folder, config, settings, budgets, launched.width),
     )
 
 
@@ -109,20 +101,6 @@ def _check_target(target: ModelRunner) -> None:
     bridge.refuse_layers_with_state(target.model_config)
     if target.sliding_window_size is not None and target.sliding_window_size > 0:
         raise ValueError("JETSPEC serves targets with full attention; this one has a window")
-
-
-def _linear_for(ops: DeviceOps) -> Any:
-    """The device's product with a scoring weight: packed on the host, plain on CUDA."""
-    if ops.name == "cpu":
-        from jetspec_sglang.host.linear import PackedWeight, can_pack
-
-        def packed(weight: torch.Tensor) -> Linear:
-            if can_pack(weight.dtype):
-                return PackedWeight(weight).linear
-            return lambda x: torch.nn.functional.linear(x, weight)
-
-        return packed
-    return lambda weight: lambda x: torch.nn.functional.linear(x, weight)
 
 
 def _info(

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-Linear = Callable[[torch.Tensor], torch.Tensor]
+from jetspec_sglang.device.base import Linear
 
 
 class Scorer:

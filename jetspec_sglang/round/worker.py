@@ -54,11 +54,11 @@ class JetSpecWorker(BaseSpecWorker):
         self._draft_worker = self.engine.draft.worker
         self._ops = self.engine.ops
         self._drafter = self.engine.drafter
-        self._verifier = Verifier(target_worker, self._ops)
+        self._verifier = Verifier(target_worker, self._ops.mask)
         self.budgets: TreeBudget = self.engine.budgets
         self.costs = RoundCost()
         self.rounds = 0
-        self.speculative_num_draft_tokens = self.budgets.plan.uniform
+        self._published = self.budgets.plan.uniform
         self._overlap = not server_args.disable_overlap_schedule
 
     # -- SGLang's life cycle ------------------------------------------------------------
@@ -115,7 +115,7 @@ class JetSpecWorker(BaseSpecWorker):
         """Fix the round's budget and reserve its slots; see `RoundPreparer`."""
         batch.maybe_evict_swa()
         budget = self.budgets.for_batch(batch.batch_size())
-        if budget != self.speculative_num_draft_tokens:
+        if budget != self._published:
             self._publish(budget)
         width = self.window_width(budget)
         # Under overlap the committed length lags by the run in flight.
@@ -136,7 +136,7 @@ class JetSpecWorker(BaseSpecWorker):
         return budget
 
     def _publish(self, budget: int) -> None:
-        self.speculative_num_draft_tokens = budget
+        self._published = budget
         reserve = max(self.window_width(budget) for budget in self.budgets.plan.budgets)
         bridge.publish_budget(budget, reserve)
 

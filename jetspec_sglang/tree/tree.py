@@ -26,18 +26,6 @@ class Tree:
     def budget(self) -> int:
         return self.tokens.shape[1]
 
-    def cut(self, budget: int) -> Tree:
-        """The tree of a smaller budget, as views: trees are nested in rank order."""
-        if not 1 <= budget <= self.budget:
-            raise ValueError(f"budget={budget}: a cut must lie between 1 and {self.budget}")
-        return Tree(
-            tokens=self.tokens[:, :budget],
-            parents=self.parents[:, :budget],
-            depths=self.depths[:, :budget],
-            scores=self.scores[:, :budget],
-            sizes=self.sizes.clamp(max=budget),
-        )
-
     def cpu(self) -> Tree:
         """The same trees in host memory."""
         return Tree(

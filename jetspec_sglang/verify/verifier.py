@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sglang.srt.managers.tp_worker import TpModelWorker
     from sglang.srt.mem_cache.kv_loc_plan import KVLocPlan
 
-    from jetspec_sglang.device import DeviceOps
     from jetspec_sglang.tree import Tree
     from jetspec_sglang.verify.accept import Accepted
 
@@ -27,9 +26,14 @@ if TYPE_CHECKING:
 class Verifier:
     """Runs the target on trees through SGLang's own worker."""
 
-    def __init__(self, target_worker: TpModelWorker, ops: DeviceOps) -> None:
+    def __init__(
+        self,
+        target_worker: TpModelWorker,
+        mask: Callable[[ScheduleBatch, Tree], torch.Tensor | None],
+    ) -> None:
+        """`mask`: the ancestor mask as the device's attention takes it, if it takes one."""
         self._worker = target_worker
-        self._ops = ops
+        self._mask = mask
 
     def forward(
         self,
@@ -44,14 +48,8 @@ class Verifier:
 
         node_tokens int64 [bs, B]; positions int64 [bs * B]; window int64 [bs, >= B], slots.
         """
-        verify = TreeVerifyInput(
-            draft_token=node_tokens.reshape(-1),
-            positions=positions,
-            draft_token_num=tree.budget,
-            custom_mask=self._ops.mask(batch, tree),
-            kv_loc_plan=plan,
-            kv_loc_cols=slice(0, tree.budget),
-            tree_parents=tree.parents.reshape(-1),
+        verify = TreeVerifyInput.of(
+            node_tokens, tree.parents, positions, self._mask(batch, tree), plan
         )
         batch.out_cache_loc = window[:, : tree.budget].reshape(-1)
         forward_batch, _ = verify.prepare_for_verify(batch, self._worker, defer_metadata_init=True)

@@ -3,8 +3,6 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jetspec_sglang.budget import KEY, BudgetPlan, BudgetRefusedError, TreeBudget
 from jetspec_sglang.settings import Settings
@@ -16,7 +14,6 @@ def state(**changes):
         "table": {},
         "tiers": (1, 16, 32, 64),
         "max_budget": 64,
-        "round_to_tiers": False,
     } | changes
     return TreeBudget(**settings)
 
@@ -124,15 +121,6 @@ def test_start_up_budgets_are_checked_too(budget):
         state(budget=budget)
     with pytest.raises(BudgetRefusedError, match=r"table\.8"):
         state(table={8: budget})
-
-
-@given(budget=st.integers(1, 64), running=st.integers(1, 200))
-def test_with_graphs_the_budget_is_rounded_down_to_a_tier(budget, running):
-    budgets = state(budget=budget, round_to_tiers=True)
-    got = budgets.for_batch(running)
-    assert got in budgets.tiers
-    assert got <= budget
-    assert not any(got < tier <= budget for tier in budgets.tiers)
 
 
 def test_tiers_keep_within_the_maximum_and_include_one():

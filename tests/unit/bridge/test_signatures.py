@@ -105,7 +105,7 @@ def test_each_name_exists_and_takes_what_it_is_given(path):
 
 
 def test_another_release_is_refused_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(bridge, "version", lambda name: "0.5.99")
+    monkeypatch.setattr("jetspec_sglang.bridge.version.version", lambda name: "0.5.99")
     with pytest.raises(RuntimeError, match=r"sglang==0\.5\.23.*found 0\.5\.99.*pip install"):
         bridge.require_checked_version()
 

@@ -13,9 +13,7 @@ from jetspec_sglang.round.worker import JetSpecWorker
 def worker():
     """A worker with its budget state alone; nothing else is touched by control."""
     built = object.__new__(JetSpecWorker)
-    built.budgets = TreeBudget(
-        budget=16, table={}, tiers=(1, 16, 64), max_budget=64, round_to_tiers=False
-    )
+    built.budgets = TreeBudget(budget=16, table={}, tiers=(1, 16, 64), max_budget=64)
     built.apply_plan = built.budgets.apply
     return built
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loadtests import crosscheck, report, results
+from loadtests import crosscheck, figures, report, results
 from loadtests.records import Record
 from loadtests.series import Sample, budget_at, parse_sample
 from loadtests.summary import summarise
@@ -44,7 +44,7 @@ def test_a_report_reads_back(tmp_path: Path) -> None:
     page = (tmp_path / "one" / "report.html").read_text()
     assert "tree &lt;B=16&gt;" in page
     assert "FAILED REQUESTS: 1 of 5 (http 1)" in page
-    assert "FAILED REQUESTS: 1 of 5" in results.text(summary)
+    assert "FAILED REQUESTS: 1 of 5" in figures.text(summary)
     assert not list((tmp_path / "one").glob("*.part"))
 
 
@@ -95,7 +95,7 @@ def test_a_run_without_an_answer_has_a_report(tmp_path: Path) -> None:
         "broken_thresholds": ["completed>=1: completed is 0"],
     } | summarise(config(), records, 2.0)  # fmt: skip
     results.write(tmp_path / "run", summary, records, [])
-    assert [line.split(":")[0] for line in results.notes(summary)] == [
+    assert [line.split(":")[0] for line in figures.notes(summary)] == [
         "FAILED REQUESTS", "TRACE", "REJECTED", "LIMIT NOT MET",
     ]  # fmt: skip
 

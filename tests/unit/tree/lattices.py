@@ -3,6 +3,8 @@
 import torch
 from hypothesis import strategies as st
 
+from jetspec_sglang.tree import Tree
+
 TIED = [0.0, -0.5, -1.0, float("-inf")]
 
 
@@ -32,3 +34,14 @@ def lattices(draw, max_requests=3, max_depth=6, max_width=5):
 
 
 budgets = st.integers(1, 40)
+
+
+def cut(tree: Tree, budget: int) -> Tree:
+    """The first `budget` nodes in rank order, as a tree."""
+    return Tree(
+        tokens=tree.tokens[:, :budget],
+        parents=tree.parents[:, :budget],
+        depths=tree.depths[:, :budget],
+        scores=tree.scores[:, :budget],
+        sizes=tree.sizes.clamp(max=budget),
+    )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jetspec_sglang.tree import RULES, Tree, build_tree
 from jetspec_sglang.tree.reference import build_reference
 from jetspec_sglang.tree.tensors import build_tensors
-from tests.unit.tree.lattices import budgets, lattices
+from tests.unit.tree.lattices import budgets, cut, lattices
 
 FIELDS = ("tokens", "parents", "depths", "scores", "sizes")
 rules = st.sampled_from(RULES)
@@ -66,7 +66,7 @@ def test_a_tree_is_well_formed(lattice, budget, rule):
 def test_trees_are_nested(lattice, budget, rule, data):
     smaller = data.draw(st.integers(1, budget))
     whole = build_tree(*lattice, budget, rule)
-    assert_same(whole.cut(smaller), build_tree(*lattice, smaller, rule))
+    assert_same(cut(whole, smaller), build_tree(*lattice, smaller, rule))
 
 
 @settings(max_examples=100, deadline=None)
@@ -176,10 +176,3 @@ def test_on_a_device_nan_is_no_candidate():
     tree = build_tensors(torch.tensor([[[7, 8]]]), logprobs, 4, "best_first")
     assert tree.tokens.tolist() == [[0, 7, 0, 0]]
     assert tree.sizes.tolist() == [2]
-
-
-def test_cut_refuses_what_it_does_not_hold():
-    tree = build_tree(TOKENS, LOGPROBS, 4)
-    for budget in (0, 5):
-        with pytest.raises(ValueError, match=f"budget={budget}: a cut must lie between 1 and 4"):
-            tree.cut(budget)

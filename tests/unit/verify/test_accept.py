@@ -10,7 +10,7 @@ from jetspec_sglang.verify.accept import accept
 from jetspec_sglang.verify.accept_tensors import accept_tensors
 from jetspec_sglang.verify.links import child_links
 from tests.support.accept_reference import accept_reference, child_links_reference
-from tests.unit.tree.lattices import budgets, lattices
+from tests.unit.tree.lattices import budgets, cut, lattices
 
 FIELDS = ("path", "lens", "tokens", "bonus")
 
@@ -71,7 +71,7 @@ def test_a_cut_tree_accepts_the_nodes_it_kept(walk):
     tree, targets, depth_limit = walk
     whole = accept(*walk)
     for budget in range(1, tree.budget + 1):
-        less = accept(tree.cut(budget), targets[:, :budget], depth_limit)
+        less = accept(cut(tree, budget), targets[:, :budget], depth_limit)
         kept = ((whole.path >= 0) & (whole.path < budget)).sum(1)
         assert torch.equal(less.lens.long(), kept)
 
