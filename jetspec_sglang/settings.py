@@ -16,10 +16,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from jetspec_sglang.tree import RULES
-
 ENVIRONMENT_VARIABLE = "JETSPEC_SETTINGS"
 MAX_BUDGET_LIMIT = 1024
+RULES = ("best_first", "accum_logp", "chain")
+"""How a tree may be chosen; `tree.build_tree` says what each rule does."""
 
 Budget = Annotated[int, Field(ge=1, le=MAX_BUDGET_LIMIT)]
 

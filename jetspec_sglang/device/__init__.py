@@ -1,4 +1,7 @@
-"""The differences between rounds on the host and on CUDA: one class per device, chosen once."""
+"""The differences between rounds on the host and on CUDA: one class per device, chosen once.
+
+Contract: `base.DeviceOps` lists the operations. Nothing else in a round depends on the device.
+"""
 
 from __future__ import annotations
 

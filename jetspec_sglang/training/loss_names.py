@@ -3,4 +3,3 @@
 from typing import Literal
 
 Loss = Literal["forward_kl", "reverse_kl", "sft"]
-LOSSES: tuple[Loss, ...] = ("forward_kl", "reverse_kl", "sft")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from jetspec_sglang.host.kernels import library
+from jetspec_sglang.settings import RULES
 from jetspec_sglang.tree.tensors import build_tensors
 from jetspec_sglang.tree.tree import Tree
 
-RULES = ("best_first", "accum_logp", "chain")
 MAX_BUDGET = 65536
 MAX_DEPTH = MAX_WIDTH = 255
 
