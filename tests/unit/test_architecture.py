@@ -140,3 +140,19 @@ def test_the_document_has_a_paragraph_for_each_room(name):
 )
 def test_every_package_says_its_contract(package):
     assert ast.get_docstring(ast.parse(MODULES[package].read_text()))
+
+
+def test_files_that_the_documents_name_exist():
+    folders = (
+        "jetspec_sglang",
+        "controller",
+        "loadtests",
+        "deploy",
+        "dashboards",
+        "tests",
+        "tools",
+    )
+    files = {str(file) for folder in folders for file in (ROOT / folder).rglob("*.py")}
+    for document in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for name in re.findall(r"`([\w./-]+\.py)`", document.read_text()):
+            assert any(file.endswith(f"/{name}") for file in files), (document.name, name)
