@@ -51,7 +51,7 @@ def moment(text: str, now: float) -> float:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         raise UsageError(
-            f"{text!r} is no time: it looks like now-15m, 2026-01-31T12:00 or 1767225600"
+            f"{text!r} is not a time; it looks like now-15m, 2026-01-31T12:00 or 1767225600"
         ) from None
 
 

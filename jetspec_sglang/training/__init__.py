@@ -1,5 +1,5 @@
 """A draft head's training, from the target's own answers to an exported folder.
 
-Contract: `run.train` does what a `recipe.Recipe` says and goes on where a killed run stopped.
+Contract: `run.train` does what a `recipe.Recipe` says and continues where a killed run stopped.
 I/O: the run's folder.
 """

@@ -152,7 +152,7 @@ def test_rates_use_the_rate_interval(panel) -> None:
                 assert window == "$__range"
             elif window != "$__rate_interval":
                 assert window == "1h"
-                assert "in an hour" in panel["description"]
+                assert re.search("(in an|per) hour", panel["description"])
 
 
 @EVERY_PANEL

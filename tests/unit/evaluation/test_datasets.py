@@ -28,7 +28,7 @@ def test_the_authors_answers(tmp_path):
     rows = [{"task_id": i, "text": f" t{i}", "code": "a\r\nb\r\n"} for i in (11, 601)]
     write(tmp_path / "mbpp.jsonl", rows)
     assert load_answers("mbpp_train", [tmp_path]) == {"t601": "a\nb"}
-    with pytest.raises(ValueError, match="of gsm8k_train, mbpp_train they are"):
+    with pytest.raises(ValueError, match="sets that have: gsm8k_train, mbpp_train"):
         load_answers("chat")
 
 

@@ -117,7 +117,7 @@ def test_plain_completions_and_speculation_figures() -> None:
             "out of memory",
         ),
         ([b"data: {"], "stream", "not JSON"),
-        ([b"data: [1]"], "stream", "no JSON object"),
+        ([b"data: [1]"], "stream", "not a JSON object"),
         ([line("a", 1), line("", 1, "abort")], "aborted_by_server", "aborted"),
         ([b"data: [DONE]"], "empty", "no text"),
     ],

@@ -64,10 +64,10 @@ def test_broken_lines_are_an_error_or_counted(schema: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no known trace"),
-        ("a,b,c\n1,2,3\n", "no known trace"),
+        ("", "not a known trace"),
+        ("a,b,c\n1,2,3\n", "not a known trace"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "holds no request"),
-        ("\x00\xff\n", "no known trace"),
+        ("\x00\xff\n", "not a known trace"),
     ],
 )
 def test_what_is_no_trace(text: str, said: str, tmp_path: Path) -> None:
