@@ -38,7 +38,7 @@ def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[
         inputs = {width: torch.randn(count, width) for width in (576, 1536)}
         x = [inputs[weight.shape[1]] for weight in weights]
         kinds: list[Callable[[], object]] = [
-            partial(_own, x, own, weights),
+            partial(run, x, own, weights),
             partial(_onednn, x, onednn),
             partial(_plain, x, weights),
         ]
@@ -48,7 +48,8 @@ def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[
     return printed
 
 
-def _own(x: list[torch.Tensor], packed: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
+def run(x: list[torch.Tensor], packed: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
+    """All layers once, by the kernel."""
     for rows, pack_, weight in zip(x, packed, weights, strict=True):
         linear(rows, pack_, weight.shape[0])
 

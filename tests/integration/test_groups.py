@@ -19,6 +19,7 @@ def test_probe(number):
 """
 
 
+@pytest.mark.full
 def test_a_group_over_two_files_runs_in_one_worker(tmp_path):
     said = tmp_path / "said"
     said.mkdir()

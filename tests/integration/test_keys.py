@@ -24,7 +24,7 @@ print(json.dumps([given.launch_command, shown["api_key"], shown["admin_api_key"]
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_keys_are_hidden_and_still_in_force() -> None:
     flags = ["--model-path", str(embedded.target_path()), "--device", "cpu"]
     keys = ["--api-key", "of-clients", "--admin-api-key=of-the-controller"]

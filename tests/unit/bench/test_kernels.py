@@ -2,8 +2,9 @@
 
 import torch
 
-from jetspec_sglang.bench import attention, linear, tree
+from jetspec_sglang.bench import attention, linear, neighbour, tree
 from jetspec_sglang.bench.timing import Timing
+from jetspec_sglang.host.kernels import threads
 
 
 def test_tree_benchmark_covers_every_batch_and_budget(monkeypatch):
@@ -51,3 +52,28 @@ def test_linear_benchmark_compares_equal_results(monkeypatch):
     assert len(outputs["own"]) == 2 * len(linear.SHAPES)
     for ours, theirs in zip(outputs["own"], outputs["torch"], strict=True):
         assert torch.allclose(ours, theirs, atol=1e-3)
+
+
+def test_the_neighbour_runs_during_the_last_measurement_alone(monkeypatch):
+    children = []
+    real = neighbour.subprocess.Popen
+
+    def popen(*args):
+        children.append(real(*args))
+        return children[-1]
+
+    counts = []
+
+    def measure(call, seconds):
+        call()
+        running = [child for child in children if child.poll() is None]
+        counts.append((threads(), len(running)))
+        return Timing(2.0, 1.0, 3.0)
+
+    monkeypatch.setattr(neighbour, "LAYERS", 1)
+    monkeypatch.setattr(neighbour, "ROWS", (3,))
+    monkeypatch.setattr(neighbour, "measure", measure)
+    monkeypatch.setattr(neighbour.subprocess, "Popen", popen)
+    assert neighbour.table()[1][0] == "3"
+    assert counts == [(threads(), 0), (1, 0), (threads(), 1)]
+    assert all(child.poll() is not None for child in children)
