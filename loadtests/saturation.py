@@ -45,9 +45,17 @@ def saturation(records: Sequence[Record], start: float, end: float) -> Saturatio
     third = max(1, len(grid) // 3)
     first, last = float(under_way[:third].mean()), float(under_way[-third:].mean())
     grows = last > _GROWTH * first and last > first + 2
-    z = _trend([one.ttft if one.ttft is not None else one.e2e for one in inside])
+    # The warm-up's requests too: far above saturation none of those inside gets its first token.
+    z = _trend([_first_token(one) for one in records if one.due < end])
     over = unserved >= UNSERVED_SHARE and grows and z > _Z_ONE_PERCENT
     return Saturation(over, unserved, z)
+
+
+def _first_token(record: Record) -> float:
+    """Seconds to the first token; infinite where the run ended before it."""
+    if record.ttft is not None:
+        return record.ttft
+    return math.inf if record.status == "unfinished" else record.e2e
 
 
 def backlog(records: Sequence[Record], at: np.ndarray) -> np.ndarray:
@@ -64,6 +72,8 @@ def _trend(values: Sequence[float]) -> float:
     count = len(sample)
     if count < 3:
         return 0.0
-    score = float(np.sum(np.sign(sample[None, :] - sample[:, None])[np.triu_indices(count, 1)]))
+    later, earlier = sample[None, :], sample[:, None]
+    rises = (later > earlier).astype(int) - (later < earlier)  # two infinite ones are equal
+    score = float(rises[np.triu_indices(count, 1)].sum())
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     return (score - math.copysign(1, score)) / deviation if score else 0.0

@@ -165,8 +165,8 @@ def check_load() -> Check:
     return Check(
         "load",
         "warn",
-        f"{detail}: threads that wait for each other make rounds many times slower",
-        "free the cores, or set OMP_NUM_THREADS=1",
+        f"{detail}: rounds become slower; in bfloat16 and float16 many times slower",
+        "free the cores, or set OMP_NUM_THREADS=1 for bfloat16 and float16",
     )
 
 

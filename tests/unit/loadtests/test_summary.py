@@ -110,6 +110,17 @@ def test_a_growing_backlog_is_over_saturation() -> None:
     assert over.unserved_share == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.parametrize("drain", [2.0, 10.0, 20.0])
+def test_requests_without_any_answer_at_the_end_do_not_hide_it(drain: float) -> None:
+    """What came last waited for the shortest time when the run ended, and would wait longest."""
+    records = queue(5, 1.0, 30)
+    for record in records:
+        if record.end > 30 + drain:
+            record.status, record.end, record.progress = "unfinished", 30 + drain, []
+    assert sum(one.status == "unfinished" for one in records) > len(records) / 2
+    assert saturation(records, 10.0, 30.0).over
+
+
 @pytest.mark.parametrize("service", [0.05, 0.19])
 def test_a_busy_server_that_keeps_up_is_not(service: float) -> None:
     assert not saturation(queue(5, service, 30), 0.0, 30.0).over
