@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
     "jetspec_sglang": ROOT,
     "jetspec_controller": ROOT / "controller",
+    "jetspec_simulator": ROOT / "controller" / "simulator",
     "loadtests": ROOT,
     "deploy": ROOT,
     "dashboards": ROOT,
@@ -43,6 +44,7 @@ ROOMS = {
         *("loadtests", "training"),
     },
     "controller": set(),
+    "simulator": {"controller"},
     "deploy": {"base", "cli", "client", "controller", "evaluation", "host"},
     "dashboards": {"base", "controller"},
 }
