@@ -1,14 +1,17 @@
 """The kernels' thread pool: results that do not depend on it, callers at once, forks, bad counts."""
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
-from jetspec_sglang.host.kernels import linear, pack, set_threads, threads
+from jetspec_sglang.host.kernels import build, linear, pack, set_threads, threads
 
 INPUTS, OUTPUTS = 192, 1000
 GENERATOR = torch.Generator().manual_seed(5)
@@ -74,3 +77,16 @@ def test_follows_torch_until_a_number_is_set():
 def test_a_wrong_number_is_refused(count: int):
     with pytest.raises(ValueError, match=f"threads {count}: must be from 1 to 64"):
         set_threads(count)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_no_data_race(tmp_path: Path):
+    program = tmp_path / "race"
+    source = Path(__file__).with_name("pool_race.cpp")
+    pool = build.SOURCES / "pool.cpp"
+    flags = ["-std=c++17", "-O1", "-g", "-fsanitize=thread", "-march=native", f"-I{build.SOURCES}"]
+    command = ["g++", *flags, str(source), str(pool), "-fopenmp", "-o", str(program)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    result = subprocess.run([program], capture_output=True, text=True, timeout=300)
+    assert (result.returncode, result.stdout) == (0, "bad 0\n"), result.stderr[:2000]
