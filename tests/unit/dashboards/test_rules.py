@@ -18,6 +18,7 @@ PROMETHEUS = ROOT / "deploy" / "prometheus"
 TESTS = sorted((PROMETHEUS / "tests").glob("*.yml"))
 OPERATE = (ROOT / "docs" / "operate.md").read_text()
 RULES = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+CASES = [case for file in TESTS for case in yaml.safe_load(file.read_text())["tests"]]
 EVERY_ALERT = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 SERVER = "cluster, namespace, job, instance"
 
@@ -53,8 +54,7 @@ def test_every_recording_has_a_promtool_test() -> None:
 def test_alert_is_tested_firing_and_silent(rule) -> None:
     expected = [
         bool(check["exp_alerts"])
-        for file in TESTS
-        for case in yaml.safe_load(file.read_text())["tests"]
+        for case in CASES
         for check in case.get("alert_rule_test", ())
         if check["alertname"] == rule["alert"]
     ]
