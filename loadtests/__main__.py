@@ -17,6 +17,7 @@ def main() -> None:
     """Run Locust on this process's arguments."""
     import locust.main  # patches the standard library: before anything else that uses it
     from locust import argument_parser
+    from locust.util.load_locustfile import load_locustfile
 
     if {"-h", "--help"} & set(sys.argv[1:]):
         parser = argument_parser.get_empty_argument_parser(add_help=False)
@@ -24,7 +25,7 @@ def main() -> None:
             [one for one in sys.argv[1:] if one not in ("-h", "--help")]
         )
         for file in argument_parser.parse_locustfile_paths(chosen.locustfile.split(",")):
-            locust.main.load_locustfile(file)
+            load_locustfile(file)
     locust.main.main()
 
 

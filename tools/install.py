@@ -23,7 +23,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -168,7 +168,7 @@ def make_shared(folder: Path, wanted: list[str], constraints: Path) -> None:
         )
     print(f"install: making {folder} (minutes, about 11 GB)", file=sys.stderr)
     _run([sys.executable, "-m", "venv", folder])
-    pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    pip: list[str | Path] = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     _run([*pip, "install", "--constraint", constraints, *wanted])
     stamp(folder, "")
 
@@ -183,7 +183,7 @@ def make_clone(root: Path, folder: Path, shared: Path, content: str) -> None:
     (packages / "shared.pth").write_text(line)
     # FlashInfer compiles its kernels with the ninja it finds on PATH.
     (folder / "bin" / "ninja").symlink_to(shared / "bin" / "ninja")
-    pip = [shared / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    pip: list[str | Path] = [shared / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     editable = [part for project in PROJECTS for part in ("--editable", root / project)]
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
     _run([*pip, "--python", folder / "bin" / "python", "install", "--quiet", *offline, *editable])
@@ -237,7 +237,7 @@ def _sudo_asks_nothing() -> bool:
     return subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
 
 
-def _run(command: list) -> None:
+def _run(command: Sequence[str | Path]) -> None:
     subprocess.run(command, stdout=sys.stderr, check=True)
 
 

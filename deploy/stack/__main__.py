@@ -17,6 +17,7 @@ from jetspec_sglang.cache import cache_dir
 from jetspec_sglang.cli import serve
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import DEFAULT_PORT
+from jetspec_sglang.cli.ports import require_free
 from jetspec_sglang.client.errors import CommandError, UsageError
 from jetspec_sglang.host.quota import THREADS, usable_cpus
 
@@ -133,8 +134,8 @@ def _check_ports(args: argparse.Namespace, port: int) -> None:
         if number in seen:
             raise UsageError(f"{flag} is {number}, and so is {seen[number]}: they must differ")
         seen[number] = flag
-    serve.require_free("127.0.0.1", args.prometheus_port, "--prometheus-port")
-    serve.require_free("127.0.0.1", args.grafana_port, "--grafana-port")
+    require_free("127.0.0.1", args.prometheus_port, "--prometheus-port")
+    require_free("127.0.0.1", args.grafana_port, "--grafana-port")
 
 
 def writable(folder: Path) -> Path:

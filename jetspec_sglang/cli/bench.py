@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jetspec_sglang.cli import ablations, conditioning, load, load_arguments
-from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.client.errors import CommandError, UsageError
 
 EXAMPLES = """\
@@ -42,7 +42,7 @@ _KERNELS = {
 }
 
 
-def add_parser(subparsers) -> argparse.ArgumentParser:
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "bench",
         help=COMMANDS["bench"].help,

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from jetspec_sglang.budget import KEY
-from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.client.errors import CommandError, UsageError
 
 EXAMPLES = """\
@@ -22,7 +22,7 @@ examples:
 """
 
 
-def add_parser(subparsers) -> argparse.ArgumentParser:
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     from jetspec_sglang.client.server import DEFAULT_URL, add_key_arguments
 
     parser = subparsers.add_parser(

@@ -7,7 +7,14 @@ is fast too. A parser with `set_defaults(pass_through=True)` gets the arguments 
 `args.rest`. Pure.
 """
 
+import argparse
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    Subparsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    Subparsers = argparse._SubParsersAction
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.cli.launch import DEFAULT_PORT
 from jetspec_sglang.client.errors import UsageError
 
@@ -26,7 +26,7 @@ examples:
 MARKS = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
 
 
-def add_parser(subparsers) -> argparse.ArgumentParser:
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "doctor",
         help=COMMANDS["doctor"].help,

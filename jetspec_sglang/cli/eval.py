@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.client.errors import CommandError, UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ examples:
 RULES = ("chain", "accum_logp", "best_first")
 
 
-def add_parser(subparsers) -> argparse.ArgumentParser:
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "eval",
         help=COMMANDS["eval"].help,

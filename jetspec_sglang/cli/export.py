@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.client.errors import CommandError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ examples:
 """
 
 
-def add_parser(subparsers) -> argparse.ArgumentParser:
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "export",
         help=COMMANDS["export"].help,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetspec_sglang.budget import KEY
 from jetspec_sglang.cli.budget import parse_values
-from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.client.errors import CommandError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ examples:
 """
 
 
-def add_parser(subparsers) -> argparse.ArgumentParser:
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     from jetspec_sglang.client.server import DEFAULT_URL, add_key_arguments
 
     parser = subparsers.add_parser(

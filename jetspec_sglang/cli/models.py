@@ -7,7 +7,7 @@ the hub for what is not on disk (SGLang would fetch the same files).
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jetspec_sglang.client.errors import CommandError
 
@@ -35,7 +35,7 @@ def check_model(model: str, revision: str | None = None) -> None:
         _fetch_config(model, revision)
 
 
-def target_config(model: str) -> dict:
+def target_config(model: str) -> dict[str, Any]:
     """config.json of a target, as a mapping."""
     path = Path(model).expanduser()
     file = path / "config.json" if path.is_dir() else Path(_fetch_config(model, None))

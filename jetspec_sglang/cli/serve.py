@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from jetspec_sglang.cli import controller
 from jetspec_sglang.cli.checks import check_load
-from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import (
     DEFAULT_PORT,
@@ -50,7 +50,7 @@ NO_EMBEDDED_HEAD = (
 """What to do where no head is named."""
 
 
-def add_parser(subparsers) -> argparse.ArgumentParser:
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "serve",
         help=COMMANDS["serve"].help,

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jetspec_sglang.cli.commands import COMMANDS
+from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.client.errors import CommandError, UsageError
 
 EXAMPLES = """\
@@ -21,7 +21,7 @@ examples:
 """
 
 
-def add_parser(subparsers) -> argparse.ArgumentParser:
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     from jetspec_sglang.training.recipe import Recipe
 
     parser = subparsers.add_parser(

@@ -62,7 +62,7 @@ class Fleet:
     ) -> None:
         """`flags`: SGLang's own, for every server. Ports are taken from `port` on."""
         self._flags, self._port, self._logs, self._together = flags, port, logs, together
-        self._children: dict[Launch, tuple[subprocess.Popen, Server]] = {}
+        self._children: dict[Launch, tuple[subprocess.Popen[bytes], Server]] = {}
 
     def get(self, launch: Launch) -> tuple[Server, bool]:
         """The running server of `launch`, and whether it was started just now."""
@@ -118,7 +118,7 @@ def fleet(
         servers.stop()
 
 
-def _wait_until_ready(child: subprocess.Popen, server: Server, log: Path) -> None:
+def _wait_until_ready(child: subprocess.Popen[bytes], server: Server, log: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not is_ready(server.url):
         if child.poll() is not None:

@@ -24,6 +24,7 @@ import sys
 import time
 import urllib.request
 from http.client import HTTPException
+from typing import Any
 
 TICK_S = 0.2
 READY_EVERY_S = 1.0
@@ -35,7 +36,7 @@ LATE_S = 30.0
 _PR_SET_PDEATHSIG = 1
 
 
-def start(command: list[str], log: str | None = None) -> subprocess.Popen:
+def start(command: list[str], log: str | None = None) -> subprocess.Popen[bytes]:
     """A child process that a terminal's Ctrl-C does not reach. It ends when this process ends.
 
     Its output is added to the file `log` where one is given.
@@ -51,7 +52,7 @@ def start(command: list[str], log: str | None = None) -> subprocess.Popen:
         )
 
 
-def end(child: subprocess.Popen, number: int, grace_s: float | None) -> None:
+def end(child: subprocess.Popen[bytes], number: int, grace_s: float | None) -> None:
     """Send the signal and wait; SIGKILL its whole process group after `grace_s` (None: never)."""
     if child.poll() is None:
         child.send_signal(number)
@@ -64,7 +65,7 @@ def end(child: subprocess.Popen, number: int, grace_s: float | None) -> None:
     kill_group(child)
 
 
-def kill_group(child: subprocess.Popen) -> None:
+def kill_group(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
 
@@ -115,7 +116,7 @@ def last_lines(log: str) -> list[str]:
 class Companion:
     """A process beside the server."""
 
-    def __init__(self, launch: dict) -> None:
+    def __init__(self, launch: dict[str, Any]) -> None:
         self.name, self.page = launch["name"], launch.get("page")
         self._ready_url, self._log = launch.get("ready"), launch.get("log")
         self.process = start(launch["command"], self._log)
@@ -137,7 +138,7 @@ class Companion:
 class Supervisor:
     """Server and companions as one process to whoever started it."""
 
-    def __init__(self, launch: dict) -> None:
+    def __init__(self, launch: dict[str, Any]) -> None:
         self.url, self._late_at, self.log = launch["url"], 0.0, launch.get("log")
         told = {**launch.get("told", {}), **({"log": self.log} if self.log else {})}
         for name, value in told.items():

@@ -6,6 +6,7 @@ generation_config.json, model.safetensors and the tokenizer. I/O: reads `gguf`, 
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gguf import GGUFReader, dequantize
@@ -54,7 +55,7 @@ def convert(gguf: Path, folder: Path) -> None:
     write_tokenizer(fields, folder)
 
 
-def llama_config(fields: dict, tied: bool) -> dict:
+def llama_config(fields: dict[str, Any], tied: bool) -> dict[str, Any]:
     """config.json of a `LlamaForCausalLM` from GGUF metadata. ValueError for another model."""
     if fields["general.architecture"] != "llama":
         raise ValueError(f"general.architecture is {fields['general.architecture']!r}, not 'llama'")
@@ -104,5 +105,5 @@ def unpermute_rope(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, rows // heads // 2, 2, width).swapaxes(1, 2).reshape(rows, width)
 
 
-def _write_json(file: Path, content: dict) -> None:
+def _write_json(file: Path, content: dict[str, Any]) -> None:
     file.write_text(json.dumps(content, indent=2) + "\n")

@@ -6,6 +6,7 @@ tokenizer_config.json (chat template included). I/O: writes `folder` only.
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -13,7 +14,7 @@ _CONTROL = 3
 """GGUF's token type of special tokens such as `<|im_start|>`."""
 
 
-def build_tokenizer(fields: dict) -> Tokenizer:
+def build_tokenizer(fields: dict[str, Any]) -> Tokenizer:
     """The tokenizer that GGUF metadata describe. ValueError unless it is of the `smollm` kind."""
     kind = (fields["tokenizer.ggml.model"], fields["tokenizer.ggml.pre"])
     if kind != ("gpt2", "smollm"):
@@ -34,7 +35,7 @@ def build_tokenizer(fields: dict) -> Tokenizer:
     return tokenizer
 
 
-def write_tokenizer(fields: dict, folder: Path) -> None:
+def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
     """Write the tokenizer with its special tokens and chat template into `folder`."""
     build_tokenizer(fields).save(str(folder / "tokenizer.json"))
     tokens = fields["tokenizer.ggml.tokens"]

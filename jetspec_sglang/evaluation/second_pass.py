@@ -11,6 +11,7 @@ draft for `conditioning.path_ranks`. Names in shapes: A anchors, N nodes, M mask
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -87,7 +88,7 @@ class ConditionedDraft:
     def __init__(
         self,
         first: tuple[Sequence[Sequence[int]], Sequence[Sequence[float]]],
-        second: tuple[Sequence, Sequence],
+        second: tuple[Sequence[Any], Sequence[Any]],
         ranks: dict[tuple[int, int], int],
         nodes: int,
         masks: int,

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
+
+_T = TypeVar("_T")
 
 PLAIN, ADAPTIVE = "plain", "adaptive"
 
@@ -72,6 +74,6 @@ def plan(chosen: Sequence[Policy], points: Sequence[Point], seeds: Sequence[int]
     return cells
 
 
-def _rotated(items: Sequence, by: int) -> list:
+def _rotated(items: Sequence[_T], by: int) -> list[_T]:
     at = by % len(items) if items else 0
     return [*items[at:], *items[:at]]

@@ -15,6 +15,7 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jetspec_sglang.client.errors import CommandError
 from jetspec_sglang.client.supervise import end, is_ready, start
@@ -30,7 +31,7 @@ class Child:
         """`ready`: the path under `url` that answers 200 when the program is ready."""
         self._command, self._log, self._name = list(command), log, name
         self._url, self._path = url, ready
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Child:
         self.start()
@@ -71,7 +72,7 @@ def controller(
     with os.fdopen(os.open(tokens, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(f"load {secrets.token_urlsafe(32)}\n")
     config = folder / "controller.json"
-    content: dict = {
+    content: dict[str, Any] = {
         "targets": [{"url": target, "id": "server"}],
         "state": {"path": str(folder / "state.sqlite")},
         "audit": {"path": str(folder / "audit.jsonl")},

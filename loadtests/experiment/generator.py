@@ -38,7 +38,7 @@ def command(url: str, folder: Path, options: Mapping[str, str]) -> list[str]:
     ]
 
 
-def launch(url: str, folder: Path, options: Mapping[str, str]) -> subprocess.Popen:
+def launch(url: str, folder: Path, options: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a run whose report goes to `folder`, its output to `folder`.log."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     log = folder.with_name(f"{folder.name}.log")

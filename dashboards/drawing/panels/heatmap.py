@@ -66,6 +66,6 @@ def _bar(box: Box, panel: Panel, mesh: object, item: Item) -> None:
         bottom=axis.BOTTOM_PX + 4,
     ).axes()
     bar = box.canvas.figure.colorbar(mesh, cax=place)  # type: ignore[arg-type]
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     place.grid(visible=False)
     place.yaxis.set_major_formatter(lambda value, _: item.config.text(value))
