@@ -36,7 +36,7 @@ _POINTER: Any = Pointer
 _INT: Any = ctypes.c_int
 _LONG: Any = ctypes.c_int64
 _FLOAT: Any = ctypes.c_float
-_MOST_THREADS = 64
+_MOST_THREADS = 256
 
 
 @cache
@@ -86,10 +86,10 @@ def threads() -> int:
 
 
 def set_threads(count: int | None) -> None:
-    """Share kernel calls among `count` threads (1 to 64), or as many as torch uses (None).
+    """Share kernel calls among `count` threads (1 to 256), or as many as torch uses (None).
 
     Raises:
-        ValueError: on a count outside 1 to 64.
+        ValueError: on a count outside 1 to 256.
     """
     if count is not None and not 1 <= count <= _MOST_THREADS:
         raise ValueError(f"threads {count}: must be from 1 to {_MOST_THREADS}")

@@ -15,7 +15,7 @@
 namespace jetspec {
 namespace {
 
-constexpr int kMostThreads = 64;
+constexpr int kMostThreads = 256;
 // Between two kernels of a layer lie some ten microseconds of Python: a worker that sleeps in them
 // would have to be woken for each. About 200 us on a CPU of 3 GHz.
 constexpr int kSpins = 1 << 13;
