@@ -50,7 +50,8 @@ def rates(config: LoadConfig, at: np.ndarray) -> np.ndarray:
     if config.arrivals == "step":
         length = config.seconds / len(config.steps)
         places = np.minimum((at / length).astype(int), len(config.steps) - 1)
-        return np.asarray(config.steps)[places]
+        stepped: np.ndarray = np.asarray(config.steps)[places]
+        return stepped
     if config.arrivals == "diurnal":
         wave = np.sin(2 * np.pi * at / config.period)
         return config.rate * (1 + config.amplitude * wave)

@@ -22,7 +22,8 @@ class Panel:
 
     @property
     def type(self) -> str:
-        return self.json["type"]
+        kind: str = self.json["type"]
+        return kind
 
     @property
     def title(self) -> str:

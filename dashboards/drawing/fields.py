@@ -42,7 +42,8 @@ class FieldConfig:
         """The value as text: a mapping's, else the number in its unit."""
         mapped = self._mapped(value)
         if mapped is not None and mapped.get("text"):
-            return mapped["text"]
+            text: str = mapped["text"]
+            return text
         if isinstance(value, str):
             return value
         return units.text(value, self.unit, self.values.get("decimals"))
@@ -96,7 +97,8 @@ class FieldConfig:
                 empty = value is None or as_number(value) != as_number(value)
                 found = options["result"] if empty and "null" in options["match"] else None
             if found is not None:
-                return found
+                shown: Mapping[str, Any] = found
+                return shown
         return None
 
 

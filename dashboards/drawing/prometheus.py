@@ -69,7 +69,8 @@ class Prometheus:
         query: dict[str, Any] = {"start": span.start, "end": span.end}
         if selector:
             query["match[]"] = selector
-        return self._data("GET", f"/api/v1/label/{label}/values", query)
+        values: list[str] = self._data("GET", f"/api/v1/label/{label}/values", query)
+        return values
 
     def rules(self) -> list[dict[str, Any]]:
         """Every recording and alerting rule with its health."""

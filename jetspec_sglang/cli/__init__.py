@@ -54,7 +54,8 @@ def _run(arguments: list[str]) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     args.rest = rest
     try:
-        return module.run(args)
+        status: int = module.run(args)
+        return status
     except CommandError as error:
         print(f"jetspec {args.command}: {error}", file=sys.stderr)
         return error.status

@@ -116,7 +116,8 @@ def _known_tiers(out: Path, sweep: Sweep) -> list[int]:
     file = out / "tiers.json"
     if not file.exists():
         file.write_text(json.dumps(sweep.tiers()) + "\n")
-    return json.loads(file.read_text())
+    tiers: list[int] = json.loads(file.read_text())
+    return tiers
 
 
 def run_step(args: argparse.Namespace, publish: Publish) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jetspec_sglang.cli.commands import Subparsers
 from jetspec_sglang.client.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ DRAIN_S = 20.0
 """An over-saturated cell is not drained to its last request."""
 
 
-def add_parsers(kinds: Any, add_write: Callable[[argparse.ArgumentParser], None]) -> None:
+def add_parsers(kinds: Subparsers, add_write: Callable[[argparse.ArgumentParser], None]) -> None:
     """The three subcommands of `jetspec bench`."""
     load = kinds.add_parser("load", help="plain, static and adaptive budgets at request rates")
     load.add_argument("--rates", nargs="+", type=float, default=[0.25, 0.5, 1, 2, 3, 4, 6],
@@ -132,8 +133,9 @@ def _add_shared(
 
 def section(args: argparse.Namespace) -> str:
     """The place of a table in a document: one for each kind of load."""
-    if args.kind != "load":
-        return args.kind
+    kind: str = args.kind
+    if kind != "load":
+        return kind
     if args.batches or args.trace:
         return "load-batches" if args.batches else "load-trace"
     return "load" if args.arrivals == "poisson" else f"load-{args.arrivals}"

@@ -109,7 +109,8 @@ def free_memory(host: bool) -> int:
     if host:
         import psutil
 
-        return psutil.virtual_memory().available
+        available: int = psutil.virtual_memory().available
+        return available
     import torch
 
     return torch.cuda.mem_get_info()[0]

@@ -40,7 +40,8 @@ def target_config(model: str) -> dict[str, Any]:
     path = Path(model).expanduser()
     file = path / "config.json" if path.is_dir() else Path(_fetch_config(model, None))
     try:
-        return json.loads(file.read_text())
+        config: dict[str, Any] = json.loads(file.read_text())
+        return config
     except (OSError, ValueError) as error:
         raise CommandError(f"{file}: {error}") from None
 

@@ -124,7 +124,8 @@ def _ask(client: httpx.Client, prompt: str, max_tokens: int) -> dict[str, Any]:
         raise CommandError(f"{client.base_url}: {type(error).__name__}: {error}") from None
     if response.status_code != 200:
         raise CommandError(f"{response.url}: {response.status_code} {response.text[:200]}")
-    return response.json()
+    answer: dict[str, Any] = response.json()
+    return answer
 
 
 def _speculation(answer: dict[str, Any]) -> dict[str, Any]:

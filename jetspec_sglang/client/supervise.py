@@ -75,7 +75,8 @@ def is_ready(url: str, path: str = "/ready") -> bool:
     trust = ssl._create_unverified_context() if url.startswith("https://") else None
     try:
         with urllib.request.urlopen(f"{url}{path}", timeout=1, context=trust) as answer:
-            return answer.status == 200
+            status: int = answer.status
+            return status == 200
     except (OSError, HTTPException):
         return False
 

@@ -67,4 +67,5 @@ def finished(status: int, partial: Path, folder: Path) -> dict[str, Any]:
         raise CommandError(f"the load generator ended with {status}: {''.join(last)} (see {log})")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
-    return json.loads((folder / SUMMARY).read_text())
+    summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
+    return summary

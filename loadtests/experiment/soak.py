@@ -46,7 +46,8 @@ def run(sweep: Sweep, plan: Plan, out: Path, options: Mapping[str, str]) -> dict
         _load(sweep, plan, out, options)
     if not (out / RESULT).exists():
         _check(sweep, plan, out, int(options["max-tokens"]))
-    return json.loads((out / RESULT).read_text())
+    result: dict[str, Any] = json.loads((out / RESULT).read_text())
+    return result
 
 
 def _load(sweep: Sweep, plan: Plan, out: Path, options: Mapping[str, str]) -> None:
