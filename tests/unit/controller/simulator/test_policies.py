@@ -63,11 +63,11 @@ def short(*wanted: str, shorten: float = 0.3) -> Callable[[int], Mapping[str, Tr
 
 
 def test_the_three_demands_hold_for_the_governor_as_it_ships():
-    shape = short(IDLE_TO_SATURATION)
-    steady = short("8 clients", "bursts, 0.4 load", shorten=0.12)
+    changing = short(IDLE_TO_SATURATION, "bursts, 0.4 load")
+    steady = short("8 clients", shorten=0.1)
     lines = [
         line
-        for traces in (shape, steady)
+        for traces in (changing, steady)
         for line in compare(DEVICE, traces, PolicyConfig(), [1], INTERACTIVE)
     ]
     verdicts = demands.judge(lines)
