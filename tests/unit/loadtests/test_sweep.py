@@ -141,7 +141,7 @@ def test_a_rejected_cell_is_measured_again(stage: Stage, tmp_path: Path, undrawn
     assert len([done for done in stage.done if done.startswith("B=4 ")]) == 2
 
 
-def test_batches_are_shown_beside_the_papers(stage: Stage, tmp_path: Path, undrawn: None) -> None:
+def test_batches_are_shown_beside_the_papers(stage: Stage, tmp_path: Path) -> None:
     document = tmp_path / "doc.md"
     document.write_text("<!-- bench:load-batches -->\n<!-- /bench:load-batches -->\n")
     words = [*WORDS, "--batches", "1", "4", "--out", str(tmp_path / "out")]
