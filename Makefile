@@ -42,7 +42,7 @@ test: test-programs ## Unit tests, then a part of the integration tests, on two 
 
 test-full: install ## Every test that needs no GPU (takes hours)
 	@$(PYTHON) tools/install.py --full-tests >/dev/null
-	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not gpu"
+	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not gpu" --hypothesis-profile=thorough
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
 
 test-gpu: install ## Tests that need an NVIDIA GPU; without a GPU they are listed and skipped

@@ -16,6 +16,8 @@ from tests.support.groups import ByGroup, write_groups
 
 # Machines that run the tests are shared and slow at times; a test's time limit is pytest's.
 settings.register_profile("shared-machine", deadline=None)
+settings.register_profile("thorough", deadline=None, max_examples=300)
+"""`--hypothesis-profile=thorough`, as in `make test-full`: three times as many examples."""
 settings.load_profile("shared-machine")
 
 RECORDINGS = "JETSPEC_TEST_RECORDINGS"

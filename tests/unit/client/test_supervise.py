@@ -52,6 +52,14 @@ open(sys.argv[1], "w").write(f"{left.pid} 0\\n")
 time.sleep(60)
 """
 
+# The supervisor at a pace for tests.
+RUN = """
+import json, sys
+from jetspec_sglang.client import supervise
+supervise.TICK_S, supervise.READY_EVERY_S = 0.02, 0.05
+sys.exit(supervise.Supervisor(json.loads(sys.argv[1])).run())
+"""
+
 
 @pytest.fixture
 def supervise(tmp_path):
@@ -74,7 +82,7 @@ def supervise(tmp_path):
         plan = {"url": url, "server": command("server", *server), "companions": [companion]}
         plan |= launch or {}
         process = subprocess.Popen(
-            [sys.executable, "-m", "jetspec_sglang.client.supervise", json.dumps(plan)],
+            [sys.executable, "-c", RUN, json.dumps(plan)],
             stderr=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[3],
@@ -96,8 +104,26 @@ def lines(tmp_path, name, count):
         found = file.read_text().splitlines() if file.exists() else []
         if len(found) >= count:
             return [line.split() for line in found[:count]]
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise AssertionError(f"{name} wrote {found}, wanted {count} lines")
+
+
+def shown_until(process, words):
+    """What the supervisor prints, up to the line with these words; pytest limits the wait."""
+    shown = ""
+    for line in process.stderr:
+        shown += line
+        if words in line:
+            return shown
+    raise AssertionError(f"the supervisor ended without {words!r}: {shown}")
+
+
+def ended(process):
+    """Ask the supervisor to end; the rest of what it prints."""
+    process.send_signal(signal.SIGTERM)
+    rest = process.stderr.read()
+    assert process.wait(10) == 0
+    return rest
 
 
 def alive(pid):
@@ -111,7 +137,7 @@ def alive(pid):
 def gone(pid):
     deadline = time.monotonic() + 5
     while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.01)
     return not alive(pid)
 
 
@@ -132,9 +158,11 @@ def test_signal_ends_the_controller_first(supervise, tmp_path, number):
 
 
 def test_server_that_ends_takes_the_controller_with_it(supervise, tmp_path):
-    process = supervise(server=(CHILD, 0.5, 3))
+    process = supervise(server=(CHILD, 60, 3))
+    server, controller = (int(lines(tmp_path, n, 1)[0][0]) for n in ("server", "controller"))
+    os.kill(server, signal.SIGTERM)
     assert process.wait(10) == 3
-    assert gone(lines(tmp_path, "controller", 1)[0][0])
+    assert gone(controller)
 
 
 def test_server_killed_by_a_signal(supervise, tmp_path):
@@ -145,16 +173,20 @@ def test_server_killed_by_a_signal(supervise, tmp_path):
 
 
 def test_controller_that_ends_is_reported_and_the_server_goes_on(supervise, tmp_path):
-    process = supervise(server=(CHILD, 2, 0), controller=(CHILD, 0.1, 5))
-    assert process.wait(10) == 0
-    error = process.stderr.read()
-    assert error.count("controller ended with status 5; the server continues") == 1
+    process = supervise(controller=(CHILD, 0.1, 5))
+    lines(tmp_path, "server", 1)
+    error = shown_until(process, "controller ended with status 5; the server continues")
+    time.sleep(0.2)  # many looks at the companion that has ended
+    assert process.poll() is None
+    error += ended(process)
+    assert error.count("controller ended with status 5") == 1
 
 
-def test_companion_that_cannot_start_is_reported_and_the_server_goes_on(supervise):
-    process = supervise(server=(CHILD, 1, 0), log="/dev/null/no-such-folder/log")
-    assert process.wait(10) == 0
-    assert "controller cannot start:" in process.stderr.read()
+def test_companion_that_cannot_start_is_reported_and_the_server_goes_on(supervise, tmp_path):
+    process = supervise(log="/dev/null/no-such-folder/log")
+    shown_until(process, "controller cannot start:")
+    lines(tmp_path, "server", 1)
+    ended(process)
 
 
 def test_second_signal_kills(supervise, tmp_path):
@@ -176,18 +208,38 @@ def test_children_do_not_outlive_a_killed_supervisor(supervise, tmp_path):
     assert all(gone(pid) for pid in pids)
 
 
-def test_addresses_are_printed_when_the_server_is_ready(supervise, server):
-    process = supervise(server=(CHILD, 2.5, 0), url=server.url)
-    assert process.wait(10) == 0
-    error = process.stderr.read()
+def test_addresses_are_printed_when_the_server_is_ready(supervise, server, tmp_path):
+    process = supervise(url=server.url)
+    lines(tmp_path, "server", 1)
+    error = shown_until(process, "first token after")
+    time.sleep(0.2)  # many looks at the server that is ready
+    error += ended(process)
     assert f"ready: API on {server.url}/v1, controller on http://127.0.0.1:2" in error
     assert error.count("ready:") == 1
 
 
-def test_addresses_wait_for_the_companion(supervise, server):
-    process = supervise(server=(CHILD, 2.5, 0), url=server.url, ready=f"{server.url}/no-such-page")
-    assert process.wait(10) == 0
-    assert "ready: API" not in process.stderr.read()
+def test_addresses_wait_for_the_companion(supervise, tmp_path):
+    """The server is ready at each of several looks, the companion at none."""
+    asked = []
+
+    def serve(listener):
+        while asked.count(b"/companion") < 4:
+            connection, _ = listener.accept()
+            with connection:
+                asked.append(path := connection.recv(4096).split()[1])
+                status = b"404 Not Found" if path == b"/companion" else b"200 OK"
+                connection.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        process = supervise(url=url, ready=f"{url}/companion")
+        lines(tmp_path, "server", 1)
+        thread.join(30)
+        assert asked.count(b"/companion") == 4
+        assert asked.count(b"/ready") >= 4
+    assert "ready: API" not in ended(process)
 
 
 @pytest.mark.parametrize(
@@ -226,10 +278,11 @@ def test_a_late_companion_is_named(server, capsys):
 def test_a_companion_with_a_log_writes_there_and_nowhere_else(supervise, server, tmp_path):
     log = tmp_path / "log"
     loud = ("print('loud'); raise SystemExit(3)", 0, 0)
-    process = supervise(server=(CHILD, 1, 0), controller=loud, log=str(log))
-    assert process.wait(10) == 0
+    process = supervise(controller=loud, log=str(log))
+    lines(tmp_path, "server", 1)
+    error = shown_until(process, "controller ended with status 3")
+    error += ended(process)
     assert log.read_text() == "loud\n"
-    error = process.stderr.read()
     assert "loud" not in error
     assert f"controller ended with status 3 (see {log})" in error
 
@@ -265,9 +318,10 @@ def test_a_server_that_fails_says_why_from_its_log(supervise, tmp_path):
 
 
 def test_budget_and_first_token_are_shown_when_the_server_is_ready(supervise, tmp_path, server):
-    process = supervise(server=(CHILD, 3, 0), url=server.url)
-    assert process.wait(15) == 0
-    shown = process.stderr.read()
+    process = supervise(url=server.url)
+    lines(tmp_path, "server", 1)
+    shown = shown_until(process, "first token after")
+    ended(process)
     assert "budget:  64 of at most 256 nodes" in shown
     assert re.search(r"first token after \d+\.\d\d s", shown)
 

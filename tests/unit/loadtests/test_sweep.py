@@ -12,6 +12,7 @@ import pytest
 
 from jetspec_sglang.cli import main
 from jetspec_sglang.client import measured
+from loadtests import plots
 from loadtests.experiment import controlled, generator, sweep
 from loadtests.summary import summarise
 from tests.unit.loadtests.build import answered, config
@@ -86,6 +87,13 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return found
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plots are empty files. The first test here draws them."""
+    monkeypatch.setattr(plots, "sweep", lambda groups, file, *_: file.write_bytes(b""))
+    monkeypatch.setattr(plots, "speed", lambda groups, file, *_: file.write_bytes(b""))
+
+
 def test_every_policy_gets_every_rate_and_seed(
     stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,7 +120,9 @@ def test_every_policy_gets_every_rate_and_seed(
     assert (tmp_path / "out" / "rates.csv").exists()
 
 
-def test_a_second_run_measures_nothing_and_starts_nothing(stage: Stage, tmp_path: Path) -> None:
+def test_a_second_run_measures_nothing_and_starts_nothing(
+    stage: Stage, tmp_path: Path, undrawn: None
+) -> None:
     words = [*WORDS, "--out", str(tmp_path)]
     assert main(words) == 0
     stage.done.clear()
@@ -124,16 +134,14 @@ def test_a_second_run_measures_nothing_and_starts_nothing(stage: Stage, tmp_path
     assert not [one for one in stage.done if " seed 0 " in one]
 
 
-def test_a_rejected_cell_is_measured_again(stage: Stage, tmp_path: Path) -> None:
+def test_a_rejected_cell_is_measured_again(stage: Stage, tmp_path: Path, undrawn: None) -> None:
     stage.reject = {"B=4"}
     one = ["--rates", "1", "--seeds", "1", "--out", str(tmp_path)]
     assert main([*WORDS, *one]) == 0
     assert len([done for done in stage.done if done.startswith("B=4 ")]) == 2
 
 
-def test_batches_are_shown_beside_the_papers(
-    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_batches_are_shown_beside_the_papers(stage: Stage, tmp_path: Path) -> None:
     document = tmp_path / "doc.md"
     document.write_text("<!-- bench:load-batches -->\n<!-- /bench:load-batches -->\n")
     words = [*WORDS, "--batches", "1", "4", "--out", str(tmp_path / "out")]

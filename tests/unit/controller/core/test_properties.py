@@ -19,7 +19,9 @@ UNIFORM = PolicyConfig(publish_table=False)
 TABLE = PolicyConfig(publish_table=True)
 modes = pytest.mark.parametrize("config", [UNIFORM, TABLE], ids=["uniform", "table"])
 
-QUICK = settings(max_examples=12, deadline=None, derandomize=True)
+EXAMPLES = settings.default.max_examples
+"""Of the profile: 100, or 300 in `make test-full`. A simulated minute is worth many of them."""
+QUICK = settings(max_examples=EXAMPLES // 20, deadline=None, derandomize=True)
 
 
 def used(decision) -> set[int]:
@@ -27,7 +29,7 @@ def used(decision) -> set[int]:
     return {b for _, b in decision.table} or {decision.budget}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES // 3, deadline=None)
 @given(st.data())
 def test_any_input_gives_a_decision_within_bounds(data):
     low, high = data.draw(st.sampled_from([(1, 4096), (16, 64), (32, 32)]))
@@ -139,7 +141,7 @@ def test_table_needs_no_tick_for_a_step(tau, cost, tiers, before, after):
 
 
 @modes
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=EXAMPLES // 25, deadline=None, derandomize=True)
 @given(taus(), request_costs(), tiers, st.integers(0, 99))
 def test_regret_is_bounded_under_noise(config, tau, cost, tiers, seed):
     """A load that wanders by a fifth a tick, 5 % noise: within 5 % of the best on average, learning

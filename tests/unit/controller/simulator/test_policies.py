@@ -54,17 +54,23 @@ def test_oracle_knows_the_surface():
     assert [oracle.budget(n) for n in (1, 8, 16)] == [128, 64, 32]
 
 
-def short(*wanted: str) -> Callable[[int], Mapping[str, Trace]]:
+def short(*wanted: str, shorten: float = 0.3) -> Callable[[int], Mapping[str, Trace]]:
     def traces(seed: int) -> Mapping[str, Trace]:
-        made = scenarios(DEVICE, seed, shorten=0.3)
+        made = scenarios(DEVICE, seed, shorten=shorten)
         return {name: made[name] for name in wanted}
 
     return traces
 
 
 def test_the_three_demands_hold_for_the_governor_as_it_ships():
-    traces = short(IDLE_TO_SATURATION, "8 clients", "bursts, 0.4 load")
-    verdicts = demands.judge(compare(DEVICE, traces, PolicyConfig(), [1], INTERACTIVE))
+    changing = short(IDLE_TO_SATURATION, "bursts, 0.4 load")
+    steady = short("8 clients", shorten=0.1)
+    lines = [
+        line
+        for traces in (changing, steady)
+        for line in compare(DEVICE, traces, PolicyConfig(), [1], INTERACTIVE)
+    ]
+    verdicts = demands.judge(lines)
     assert len(verdicts) == 3
     assert [v for v in verdicts if not v.met] == []
 
@@ -72,7 +78,8 @@ def test_the_three_demands_hold_for_the_governor_as_it_ships():
 def test_a_broken_governor_fails_every_demand():
     """One that keeps the budget that is best for an idle server."""
     stuck = PolicyConfig(governor=Governor.PINNED, pinned_budget=128)
-    verdicts = demands.judge(compare(DEVICE, short(IDLE_TO_SATURATION), stuck, [1], INTERACTIVE))
+    traces = short(IDLE_TO_SATURATION, shorten=0.15)
+    verdicts = demands.judge(compare(DEVICE, traces, stuck, [1], INTERACTIVE))
     assert [v for v in verdicts if v.met] == []
 
 
