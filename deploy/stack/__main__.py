@@ -111,8 +111,9 @@ def run(args: argparse.Namespace) -> None:
 def leave_a_core() -> int | None:
     """On the host platform, leave one core to the other processes, unless OMP_NUM_THREADS is set.
 
-    OpenMP's threads wait for the one that lost its core, so a server that uses every core becomes many
-    times slower whenever Prometheus or the controller runs. Returns the threads that it set.
+    A server that uses every core becomes slower whenever Prometheus or the controller runs; in bfloat16
+    and float16 many times slower, because OpenMP's threads wait for each other. Returns the threads that
+    it set.
     """
     cores = usable_cpus()
     if cores < 2 or THREADS in os.environ or not serve.host_platform():

@@ -35,8 +35,7 @@ def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[
     onednn = [torch.ops.mkldnn._reorder_linear_weight.default(weight, 16) for weight in weights]
     printed = [["rows", "kernel", "oneDNN, packed", "torch, unpacked", "oneDNN / kernel"]]
     for count in rows:
-        inputs = {width: torch.randn(count, width) for width in (576, 1536)}
-        x = [inputs[weight.shape[1]] for weight in weights]
+        x = inputs(weights, count)
         kinds: list[Callable[[], object]] = [
             partial(run, x, own, weights),
             partial(_onednn, x, onednn),
@@ -46,6 +45,12 @@ def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[
         ratio = f"{times[1].median / times[0].median:.2f}"
         printed.append([str(count), *map(str, times), ratio])
     return printed
+
+
+def inputs(weights: list[torch.Tensor], rows: int) -> list[torch.Tensor]:
+    """The input [rows, in] of each weight; weights of one width share it."""
+    by_width = {weight.shape[1]: torch.randn(rows, weight.shape[1]) for weight in weights}
+    return [by_width[weight.shape[1]] for weight in weights]
 
 
 def run(x: list[torch.Tensor], packed: list[torch.Tensor], weights: list[torch.Tensor]) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 
 import torch
 
-from jetspec_sglang.bench.linear import LAYERS, SHAPES, run
+from jetspec_sglang.bench.linear import LAYERS, SHAPES, inputs, run
 from jetspec_sglang.bench.timing import measure
 from jetspec_sglang.host.kernels import pack, set_threads
 
@@ -34,9 +34,7 @@ def table() -> list[list[str]]:
     packed = [pack(weight) for weight in weights]
     printed = [["rows", "all threads", "one thread", "all threads, busy core", "speed kept"]]
     for rows in ROWS:
-        inputs = {width: torch.randn(rows, width) for width in (576, 1536)}
-        x = [inputs[weight.shape[1]] for weight in weights]
-        call = partial(run, x, packed, weights)
+        call = partial(run, inputs(weights, rows), packed, weights)
         together = measure(call, seconds=SECONDS).per(LAYERS)
         set_threads(1)
         alone = measure(call, seconds=SECONDS).per(LAYERS)

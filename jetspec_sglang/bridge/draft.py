@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +81,8 @@ def write_draft_kv(
 
     where = KVWriteLoc(slots, physical=True)
     pool = draft.runner.token_to_kv_pool
-    for layer in draft.model.layers:
-        attention = layer.self_attn
-        k, v = attention.kv_proj_only(context)
-        k = attention.apply_k_rope(positions, attention.apply_k_norm(k))
-        shape = (-1, attention.num_kv_heads, attention.head_dim)
-        pool.set_kv_buffer(attention.attn, where, k.reshape(shape), v.reshape(shape))
+    for attention, k, v in _projected(draft, context, positions):
+        pool.set_kv_buffer(attention, where, k, v)
 
 
 def write_draft_kv_prefix(
@@ -98,11 +95,17 @@ def write_draft_kv_prefix(
     """`write_draft_kv` with static shapes: of slots int64 [bs, width] only each request's
     first `lens` (int32 [bs]) are written."""
     pool = draft.runner.token_to_kv_pool
+    for attention, k, v in _projected(draft, context, positions):
+        pool.set_kv_buffer_prefix_valid(attention, slots, lens, k, v)
+
+
+def _projected(
+    draft: DraftRunner, context: torch.Tensor, positions: torch.Tensor
+) -> Iterator[tuple[Any, torch.Tensor, torch.Tensor]]:
+    """Each layer's attention, and the context's K and V, [n, KV heads, head dim]."""
     for layer in draft.model.layers:
         attention = layer.self_attn
         k, v = attention.kv_proj_only(context)
         k = attention.apply_k_rope(positions, attention.apply_k_norm(k))
         shape = (-1, attention.num_kv_heads, attention.head_dim)
-        pool.set_kv_buffer_prefix_valid(
-            attention.attn, slots, lens, k.reshape(shape), v.reshape(shape)
-        )
+        yield attention.attn, k.reshape(shape), v.reshape(shape)

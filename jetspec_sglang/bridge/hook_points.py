@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 SET_INTERNAL_STATE = "sglang.srt.managers.scheduler.Scheduler.set_internal_state"
 DISABLE_OVERLAP = "sglang.srt.managers.scheduler.Scheduler.is_disable_overlap_for_batch"
 READ_BACK = (

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 CHECKED_VERSION = "0.5.23"
 

@@ -137,13 +137,11 @@ struct State {
     }
   }
 
-  void share(int64_t count, int sharers, void (*function)(const void*, int64_t),
+  // Whether the call was shared; else the caller must do it alone.
+  bool share(int64_t count, int sharers, void (*function)(const void*, int64_t),
              const void* argument) {
     const auto start = Clock::now();
-    if (patience.alone(start)) {
-      for (int64_t i = 0; i < count; ++i) function(argument, i);
-      return;
-    }
+    if (patience.alone(start)) return false;
     for (; workers < sharers - 1; ++workers) std::thread(&State::work, this, workers + 1).detach();
     threads = sharers, task = function, context = argument;
     left.store(count);
@@ -162,6 +160,7 @@ struct State {
     wait_for([&] { return inside.load() == 0; });
     const auto end = Clock::now();
     patience.learn(end, worked - start, mine, end - worked);
+    return true;
   }
 
   template <typename F>
@@ -193,8 +192,8 @@ void Pool::set_threads(int threads) { chosen.store(threads, std::memory_order_re
 
 void Pool::share(int64_t count, Task task, const void* context) {
   std::unique_lock owner(state->busy, std::try_to_lock);
-  if (!owner.owns_lock()) return alone(count, task, context);
-  state->share(count, threads(), task, context);
+  if (!owner.owns_lock() || !state->share(count, threads(), task, context))
+    alone(count, task, context);
 }
 
 }  // namespace jetspec
