@@ -1,4 +1,4 @@
-"""The host's float32 linear kernel against oneDNN's packed one and torch's plain one.
+"""The host's linear kernel against oneDNN's packed one and torch's plain one.
 
 The linears of `LAYERS` decoder layers of SmolLM2's shape, one after another, so that their weights
 come from memory and not from a cache, as they do in a round.
@@ -14,15 +14,13 @@ import torch
 from torch.nn import functional as F
 
 from jetspec_sglang.bench.timing import measure
-from jetspec_sglang.host.kernels import linear, pack
+from jetspec_sglang.host.kernels import DTYPES, Dot, Packed, dots, linear, pack
 
 SHAPES = ((960, 576), (576, 576), (3072, 576), (576, 1536))
 """[out, in] of a layer: QKV, output, gate and up, down projection."""
 LAYERS = 12
 ROWS = (1, 2, 4, 8, 16, 32, 64, 256)
-NOTE = (
-    f"float32, {LAYERS} layers of SmolLM2-135M; microseconds per layer: median (fastest-slowest)."
-)
+NOTE = f"{LAYERS} layers of SmolLM2-135M; microseconds per layer: median (fastest-slowest)."
 
 
 def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[str]]:
@@ -30,33 +28,35 @@ def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[
     if cpu_time:
         torch.set_num_threads(1)
     clock = time.thread_time if cpu_time else time.perf_counter
-    weights = [torch.randn(shape) for _ in range(LAYERS) for shape in SHAPES]
-    own = [pack(weight) for weight in weights]
-    onednn = [torch.ops.mkldnn._reorder_linear_weight.default(weight, 16) for weight in weights]
-    printed = [["rows", "kernel", "oneDNN, packed", "torch, unpacked", "oneDNN / kernel"]]
-    for count in rows:
-        x = inputs(weights, count)
-        kinds: list[Callable[[], object]] = [
-            partial(run, x, own, weights),
-            partial(_onednn, x, onednn),
-            partial(_plain, x, weights),
-        ]
-        times = [measure(kind, clock=clock).per(LAYERS) for kind in kinds]
-        ratio = f"{times[1].median / times[0].median:.2f}"
-        printed.append([str(count), *map(str, times), ratio])
+    printed = [["dtype", "rows", "kernel", "oneDNN, packed", "torch, unpacked", "oneDNN / kernel"]]
+    for dtype, dot in [(dtype, dot) for dtype in DTYPES for dot in dots(dtype)]:
+        weights = [torch.randn(shape).to(dtype) for _ in range(LAYERS) for shape in SHAPES]
+        own = [pack(weight) for weight in weights]
+        onednn = [torch.ops.mkldnn._reorder_linear_weight.default(weight, 16) for weight in weights]
+        for count in rows:
+            x = inputs(weights, count)
+            kinds: list[Callable[[], object]] = [
+                partial(run, x, own, dot),
+                partial(_onednn, x, onednn),
+                partial(_plain, x, weights),
+            ]
+            times = [measure(kind, clock=clock).per(LAYERS) for kind in kinds]
+            ratio = f"{times[1].median / times[0].median:.2f}"
+            name = f"{str(dtype).removeprefix('torch.')}, {dot.name.lower()}"
+            printed.append([name, str(count), *map(str, times), ratio])
     return printed
 
 
 def inputs(weights: list[torch.Tensor], rows: int) -> list[torch.Tensor]:
     """The input [rows, in] of each weight; weights of one width share it."""
-    by_width = {weight.shape[1]: torch.randn(rows, weight.shape[1]) for weight in weights}
+    by_width = {w.shape[1]: torch.randn(rows, w.shape[1]).to(w.dtype) for w in weights}
     return [by_width[weight.shape[1]] for weight in weights]
 
 
-def run(x: list[torch.Tensor], packed: list[torch.Tensor], weights: list[torch.Tensor]) -> None:
+def run(x: list[torch.Tensor], packed: list[Packed], dot: Dot | None = None) -> None:
     """All layers once, by the kernel."""
-    for rows, pack_, weight in zip(x, packed, weights, strict=True):
-        linear(rows, pack_, weight.shape[0])
+    for rows, weight in zip(x, packed, strict=True):
+        linear(rows, weight, dot=dot)
 
 
 def _onednn(x: list[torch.Tensor], packed: list[torch.Tensor]) -> None:

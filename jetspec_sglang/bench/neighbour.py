@@ -34,7 +34,7 @@ def table() -> list[list[str]]:
     packed = [pack(weight) for weight in weights]
     printed = [["rows", "all threads", "one thread", "all threads, busy core", "speed kept"]]
     for rows in ROWS:
-        call = partial(run, inputs(weights, rows), packed, weights)
+        call = partial(run, inputs(weights, rows), packed)
         together = measure(call, seconds=SECONDS).per(LAYERS)
         set_threads(1)
         alone = measure(call, seconds=SECONDS).per(LAYERS)

@@ -213,11 +213,11 @@ def pass_times(head: HeadModel, sizes: Sequence[tuple[int, int]]) -> dict[str, T
         if isinstance(module, torch.nn.Linear)
     ]
     output = head.lm_head.float()
-    packed = [(pack(weight), weight.shape) for weight in (*layers, output)]
+    packed = [pack(weight) for weight in (*layers, output)]
 
     def run(inputs: Sequence[Tensor]) -> None:
-        for x, (weight, shape) in zip(inputs, packed, strict=True):
-            linear(x, weight, shape[0])
+        for x, weight in zip(inputs, packed, strict=True):
+            linear(x, weight)
 
     rows = {ONE_PASS: (head.config.block_size, head.config.depths)}
     rows |= {_name((n, m)): (n + (n - 1) * m, (n - 1) * m) for n, m in sizes}

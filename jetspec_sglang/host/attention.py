@@ -50,23 +50,24 @@ class HostAttention(AttentionBackend):
         _refuse_unsupported(model_runner)
         self.req_to_token_pool = model_runner.req_to_token_pool
         self.token_to_kv_pool = model_runner.token_to_kv_pool
-        self._layout: RowLayout | None = None
+        self.layout: RowLayout | None = None
+        """Of the forward that runs; None for an idle one."""
 
     def init_forward_metadata(self, forward_batch: ForwardBatch) -> None:
         mode = forward_batch.forward_mode
         if mode.is_idle():
-            self._layout = None
+            self.layout = None
         elif mode.is_decode():
-            self._layout = _uniform(forward_batch.seq_lens - 1, 1, None)
+            self.layout = _uniform(forward_batch.seq_lens - 1, 1, None)
         elif mode.is_target_verify():
             spec = forward_batch.spec_info
             parents = getattr(spec, "tree_parents", None)
-            self._layout = _uniform(forward_batch.seq_lens, spec.draft_token_num, parents)
+            self.layout = _uniform(forward_batch.seq_lens, spec.draft_token_num, parents)
         else:
             lens = forward_batch.extend_seq_lens.to(torch.int64)
             starts = torch.zeros(lens.numel() + 1, dtype=torch.int64)
             torch.cumsum(lens, 0, out=starts[1:])
-            self._layout = RowLayout(forward_batch.extend_prefix_lens.to(torch.int64), starts, None)
+            self.layout = RowLayout(forward_batch.extend_prefix_lens.to(torch.int64), starts, None)
 
     def forward_decode(
         self,
@@ -109,7 +110,7 @@ class HostAttention(AttentionBackend):
         unknown = sorted(name for name, value in extra.items() if value is not None)
         if unknown:
             raise NotImplementedError(f"host attention does not support {', '.join(unknown)}")
-        layout = self._layout
+        layout = self.layout
         if layout is None:
             raise RuntimeError("host attention ran before init_forward_metadata")
         if save_kv_cache and k is not None and v is not None:

@@ -1,10 +1,10 @@
 """Pre-packed weights for every dense linear of a model, LM head included.
 
 Packing reorders a weight once, so a GEMM of few rows does not reorder (or stream badly) each time:
-so 16 rows cost little more than one. float32 runs on the package's own kernel, whose rows have the
-same bits in any batch; bfloat16 and float16 on oneDNN. The unpacked weight stays, because
-embeddings are tied to LM heads. A running server's weights do not change (`weights` refuses it), so
-a weight is packed once.
+so 16 rows cost little more than one. float32 and bfloat16 run on the package's own kernel, whose
+rows have the same bits in any batch; float16 runs on oneDNN, whose rows do not. The unpacked weight
+stays, because embeddings are tied to LM heads. A running server's weights do not change (`weights`
+refuses it), so a weight is packed once.
 """
 
 from __future__ import annotations
@@ -26,28 +26,26 @@ from jetspec_sglang.host import kernels
 logger = logging.getLogger(__name__)
 
 _BATCH_HINT = 16  # rows oneDNN picks its blocking for; other row counts still work
-_ONEDNN_DTYPES = (torch.bfloat16, torch.float16)
+_ONEDNN_DTYPE = torch.float16
 
 
 class PackedWeight:
     """One weight `[out, in]`, packed."""
 
-    __slots__ = ("_outputs", "_packed", "dtype")
+    __slots__ = ("_onednn", "dtype", "kernel")
 
     def __init__(self, source: torch.Tensor) -> None:
         weight = source.detach().contiguous()
-        self._outputs = weight.shape[0]
         self.dtype = weight.dtype
-        if weight.dtype == torch.float32:
-            self._packed = kernels.pack(weight)
-        else:
-            self._packed = torch.ops.mkldnn._reorder_linear_weight.default(weight, _BATCH_HINT)
+        self.kernel = kernels.pack(weight) if weight.dtype in kernels.DTYPES else None
+        if self.kernel is None:
+            self._onednn = torch.ops.mkldnn._reorder_linear_weight.default(weight, _BATCH_HINT)
 
     def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """`x @ weight.T + bias`; x `[..., in]` in the weight's dtype -> `[..., out]`."""
-        if self.dtype == torch.float32:
-            return kernels.linear(x, self._packed, self._outputs, bias)
-        return torch.ops.mkldnn._linear_pointwise.default(x, self._packed, bias, "none", [], "")
+        if self.kernel is not None:
+            return kernels.linear(x, self.kernel, bias)
+        return torch.ops.mkldnn._linear_pointwise.default(x, self._onednn, bias, "none", [], "")
 
 
 class PackedLinearMethod(UnquantizedLinearMethod):
@@ -92,9 +90,9 @@ class PackedLinear(nn.Linear):
 @cache
 def can_pack(dtype: torch.dtype) -> bool:
     """Whether this dtype can be packed on this CPU (float16 needs recent instructions)."""
-    if dtype == torch.float32:
+    if dtype in kernels.DTYPES:
         return True
-    if dtype not in _ONEDNN_DTYPES:
+    if dtype != _ONEDNN_DTYPE:
         return False
     try:
         torch.ops.mkldnn._reorder_linear_weight.default(

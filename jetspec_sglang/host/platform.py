@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class HostPlatform(CpuDeviceMixin, SRTPlatform):
-    """SGLang on the CPU: oneDNN packed linears, native attention, no graphs, no Triton."""
+    """SGLang on the CPU: packed linears, native attention, no graphs, no Triton."""
 
     _enum = PlatformEnum.OOT
     device_name = "cpu"
@@ -89,10 +89,20 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
         register_fused_layers(self.get_dispatch_key_name())
 
     def post_load_model(self, model: torch.nn.Module) -> None:
+        from jetspec_sglang.host import decoder, kernels
         from jetspec_sglang.host.linear import pack_linears
 
         packed = pack_linears(model)
-        if all(weight.dtype == torch.float32 for weight in model.parameters()):
+        dtypes = {weight.dtype for weight in model.parameters()}
+        if dtypes <= {*kernels.DTYPES}:
             # No product is left to torch, whose idle threads would spin on the pool's cores.
             torch.set_num_threads(1)
-        logger.info("packed %d linear layers of %s", packed, type(model).__name__)
+        decoder.install(model)
+        ways = [
+            f"{dtype}: {kernels.dots(dtype)[0].name.lower()}" if dtype in kernels.DTYPES
+            else f"{dtype}: oneDNN"
+            for dtype in sorted(dtypes, key=str)
+        ]
+        logger.info(
+            "packed %d linear layers of %s (%s)", packed, type(model).__name__, ", ".join(ways)
+        )

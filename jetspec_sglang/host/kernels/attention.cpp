@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "calls.hpp"
 #include "kernels.hpp"
 #include "plan.hpp"
 #include "pool.hpp"

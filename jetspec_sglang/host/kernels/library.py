@@ -73,10 +73,33 @@ def load() -> ctypes.CDLL:
     library.jetspec_set_threads.restype = None
     library.jetspec_linear_panel.argtypes = []
     library.jetspec_linear_panel.restype = _LONG
-    library.jetspec_linear_pack.argtypes = [_POINTER] + [_LONG] * 2 + [_POINTER]
+    library.jetspec_linear_has.argtypes = [_INT]
+    library.jetspec_linear_has.restype = _INT
+    library.jetspec_linear_pack.argtypes = [_POINTER] + [_LONG] * 2 + [_POINTER, _INT]
     library.jetspec_linear_pack.restype = None
-    library.jetspec_linear.argtypes = [_POINTER] + [_LONG] * 3 + [_POINTER, _LONG] + [_POINTER] * 2
+    library.jetspec_linear.argtypes = (
+        [_POINTER] + [_LONG] * 3 + [_POINTER, _LONG] + [_POINTER] * 2 + [_INT]
+    )
     library.jetspec_linear.restype = None
+    library.jetspec_decoder_new.argtypes = (
+        [_LONG] * 5 + [_POINTER] + [_LONG] * 2 + [_POINTER] + [_FLOAT] * 4 + [_INT] * 2
+    )
+    library.jetspec_decoder_new.restype = ctypes.c_void_p
+    library.jetspec_decoder_free.argtypes = [ctypes.c_void_p]
+    library.jetspec_decoder_free.restype = None
+    library.jetspec_decoder_layer.argtypes = [ctypes.c_void_p] + [_POINTER] * 12
+    library.jetspec_decoder_layer.restype = None
+    library.jetspec_decoder_pool.argtypes = [ctypes.c_void_p, _LONG] + [_POINTER] * 2
+    library.jetspec_decoder_pool.restype = None
+    library.jetspec_decoder_forward.argtypes = (
+        [ctypes.c_void_p, _POINTER, _LONG]
+        + [_POINTER] * 3
+        + [_LONG]
+        + [_POINTER] * 4
+        + [_LONG, _INT, _POINTER, _LONG]
+        + [_POINTER] * 2
+    )
+    library.jetspec_decoder_forward.restype = _INT
     return library
 
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "calls.hpp"
 #include "plan.hpp"
 #include "pool.hpp"
 

@@ -39,6 +39,13 @@ inline Vec load(const float* from) {
 }
 inline void store(float* to, Vec v) { std::memcpy(to, &v, sizeof v); }
 
+inline IntVec broadcast_word(uint32_t x) { return int32_t(x) - IntVec{}; }
+inline IntVec load_words(const uint32_t* from) {
+  IntVec v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
 #if defined(__AVX512F__)
 
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
@@ -88,13 +95,13 @@ inline Vec add_lanes(Vec a, Vec b) {
 #endif
 
 inline void store(BFloat16* to, Vec v) {  // round to nearest even; NaN stays NaN
-  for (int i = 0; i < kLanes; ++i) {
-    uint32_t bits;
-    const float x = v[i];
-    std::memcpy(&bits, &x, sizeof bits);
-    const bool nan = (bits & 0x7fffffff) > 0x7f800000;
-    to[i].bits = nan ? (bits >> 16) | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  }
+  using Bits = uint32_t __attribute__((vector_size(sizeof v)));
+  using Rounded = uint16_t __attribute__((vector_size(sizeof v / 2)));
+  const Bits bits = Bits(v);
+  const Bits even = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  const auto nan = (bits & 0x7fffffff) > 0x7f800000;
+  const Rounded rounded = __builtin_convertvector(nan ? bits >> 16 | 0x40 : even, Rounded);
+  std::memcpy(to, &rounded, sizeof rounded);
 }
 
 // Lane i of the result is the sum of all lanes of v[i], each added up by the same tree.

@@ -29,8 +29,12 @@ def indices(*values):
     return torch.tensor(values)
 
 
-def linear(x, packed, bias):
-    return kernels.linear(x, packed, 24, bias)
+def pack(weight):
+    return kernels.pack(weight).words
+
+
+def linear(x, weight, bias):
+    return kernels.linear(x, kernels.pack(weight), bias)
 
 
 def attention(q, k_pool, v_pool, req_to_token, req_pool_indices, prefix_lens, row_starts, parents):
@@ -52,8 +56,8 @@ TREE = library.build_tree(
     torch.arange(24).view(2, 3, 4), normal(2, 3, 4).log_softmax(-1).sort(-1, True)[0], 8, 0
 )
 CALLS = {
-    kernels.pack: {"weight": normal(24, 10)},
-    linear: {"x": normal(5, 10), "packed": kernels.pack(normal(24, 10)), "bias": normal(24)},
+    pack: {"weight": normal(24, 10)},
+    linear: {"x": normal(5, 10), "weight": normal(24, 10), "bias": normal(24)},
     attention: {
         "q": normal(6, 4, 16),
         "k_pool": normal(20, 2, 16),
