@@ -124,6 +124,8 @@ def _decoder_of(inner: Any) -> kernels.Decoder:
     for layer in inner.layers:
         if type(layer) is not kind:
             raise UnsupportedError(f"a layer is a {type(layer).__name__}, not a {kind.__name__}")
+    if any(one._forward_hooks or one._forward_pre_hooks for one in inner.modules()):
+        raise UnsupportedError("hooks on its modules")
     attention, mlp = inner.layers[0].self_attn, inner.layers[0].mlp
     rotary = attention.rotary_emb
     _check_rotary(rotary, inner.layers)
