@@ -20,6 +20,7 @@ from sglang.srt.model_executor.forward_context import get_attn_backend
 from sglang.srt.models.llama import LlamaDecoderLayer, LlamaModel
 from sglang.srt.models.qwen2 import Qwen2DecoderLayer, Qwen2Model
 from sglang.srt.models.qwen3 import Qwen3DecoderLayer, Qwen3Model
+from sglang.srt.runtime_context import get_parallel
 
 from jetspec_sglang.host.attention import HostAttention
 from jetspec_sglang.host.kernels import MaskMode
@@ -118,8 +119,8 @@ class _Forward:
 
 
 def _decoder_of(inner: Any) -> kernels.Decoder:
-    if inner.start_layer != 0 or inner.end_layer != len(inner.layers):
-        raise UnsupportedError("pipeline parallelism")
+    if get_parallel().tp_size != 1 or get_parallel().pp_size != 1:
+        raise UnsupportedError("parallelism over several processes")
     kind = _LAYERS[type(inner)]
     for layer in inner.layers:
         if type(layer) is not kind:
@@ -176,9 +177,7 @@ def _affine(linear: Any) -> kernels.Affine:
     method = getattr(linear, "quant_method", None)  # a LoRA wrapper has none
     if type(method) is not PackedLinearMethod or method.packed.kernel is None:
         raise UnsupportedError(f"a linear layer that is not packed: {type(linear).__name__}")
-    if linear.skip_bias_add or linear.tp_size != 1:
-        raise UnsupportedError("tensor parallelism")
-    bias = linear.bias
+    bias = None if linear.skip_bias_add else linear.bias
     return kernels.Affine(method.packed.kernel, None if bias is None else bias.detach())
 
 
