@@ -30,8 +30,9 @@ from tests.support.served import Served, serving
 from tests.support.server import Server
 
 REPOSITORY = Path(__file__).parents[2]
+DTYPE = os.environ.get("JETSPEC_TEST_DTYPE", "float32")
 SERVER = (
-    *("--dtype", "float32", "--page-size", "1"),
+    *("--dtype", DTYPE, "--page-size", "1"),
     *("--sleep-on-idle", "--skip-server-warmup", "--enable-metrics"),
     *("--max-running-requests", "16", "--random-seed", "7"),
 )
