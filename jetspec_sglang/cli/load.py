@@ -77,6 +77,7 @@ def _report(
     from loadtests.experiment import tables
     from loadtests.report import write_all, write_figure, write_plot
 
+    results = tables.with_speed(results)
     used = write_all([cell.folder(args.out) for cell in results], args.out)
     if args.plot:
         write_plot(used, args.plot)
@@ -86,7 +87,7 @@ def _report(
     metrics = [one for one in tables.METRICS if slo or one != "request_goodput"]
     parts = [markdown(tables.by_policy(results, points, one)) for one in metrics[1:]]
     if not args.no_adaptive:
-        for metric in ("window_output_throughput", "median_tpot_ms", *(["request_goodput"] * slo)):
+        for metric in (tables.SPEED, "median_tpot_ms", *(["request_goodput"] * slo)):
             name = tables.METRICS[metric]
             parts += [
                 f"Adaptive against the best static budget and plain decoding, {name} "
@@ -100,7 +101,8 @@ def _report(
         f"{args.seeds} seeds, {args.seconds:g} s of {'clients' if args.batches else 'arrivals'} each, "
         f"the first {args.warmup:g} s left out; {args.prompts} prompts, {args.max_tokens} tokens, "
         f"{args.dtype}, T=0. Median (smallest-largest) over the seeds. The best static budget of "
-        "each load is chosen after the measurement."
+        "each load is chosen after the measurement. Tokens/s: up to the last answer where every policy "
+        "keeps up, else within the window of the arrivals."
     )
     body = "\n\n".join([*parts, note, " ".join(tables.notes(results))])
     status = publish(tables.by_policy(results, points, metrics[0]), body)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from jetspec_sglang import embedded
+from jetspec_sglang import embedded, models
 from jetspec_sglang.training.target import load_target
 from tests.conftest import RECORDINGS
 from tests.integration.cases import Named, greedy, send
@@ -40,7 +40,11 @@ POOL = 1800
 """Slots: enough for a few requests at any budget, too few for sixteen at B=64."""
 CHUNK = 64
 CONTEXT = 512
-HOST = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+HOST = {
+    "JETSPEC_PLATFORM": "host",
+    "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+    models.VARIABLE: models.PACKAGE,
+}
 
 SECONDS = 1800
 """A test may have to start two servers on a busy machine first."""

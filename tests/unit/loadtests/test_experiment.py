@@ -60,11 +60,11 @@ def results(**speeds: dict[Point, list[float]]) -> dict[Cell, dict]:
         for point, values in by_point.items():
             for seed, speed in enumerate(values):
                 found[Cell(policy, point, seed)] = {
-                    "valid": True, "window_output_throughput": speed, "median_tpot_ms": 1000 / speed,
+                    "valid": True, "window_output_throughput": speed, "output_throughput": speed, "median_tpot_ms": 1000 / speed,
                     "failed": 0, "warmup_failed": 0, "unfinished": 0, "requests": 5, "over_saturated": False,
                     "load_generator_cpu_share": 0.02,
                 }  # fmt: skip
-    return found
+    return tables.with_speed(found)
 
 
 TWO = results(
@@ -76,14 +76,14 @@ TWO = results(
 
 
 def test_every_policy_at_every_load() -> None:
-    rows = tables.by_policy(TWO, [SLOW, FAST], "window_output_throughput")
+    rows = tables.by_policy(TWO, [SLOW, FAST], tables.SPEED)
     assert rows[0] == ["tokens/s", "1/s", "4/s"]
     assert [row[0] for row in rows[1:]] == ["plain", "B=1", "B=16", "adaptive"]
     assert rows[3][1] == "22 (20-24)"
 
 
 def test_the_controller_against_the_best_static_budget_of_each_load() -> None:
-    rows = tables.comparison(TWO, [SLOW, FAST], "window_output_throughput")
+    rows = tables.comparison(TWO, [SLOW, FAST], tables.SPEED)
     assert [row[1] for row in rows[1:]] == ["B=16", "B=1"]
     assert rows[1][2].startswith("1.000 (0.950-1.042)")
     assert rows[1][3].startswith("2.200")
@@ -92,7 +92,7 @@ def test_the_controller_against_the_best_static_budget_of_each_load() -> None:
 
 
 def test_the_whole_sweep_counts_every_load_alike() -> None:
-    rows = tables.whole_sweep(TWO, [SLOW, FAST], "window_output_throughput")
+    rows = tables.whole_sweep(TWO, [SLOW, FAST], tables.SPEED)
     by_name = {row[0]: row for row in rows[1:]}
     assert float(by_name["B=16"][1]) == pytest.approx((0.997 * 2.0) ** 0.5, abs=0.01)
     assert by_name["B=1"][2].endswith("at 4/s")
@@ -101,9 +101,30 @@ def test_the_whole_sweep_counts_every_load_alike() -> None:
 def test_rejected_cells_are_left_out_of_comparisons_and_counted() -> None:
     some = {cell: dict(summary) for cell, summary in TWO.items()}
     some[Cell(Policy(ADAPTIVE), SLOW, 0)] |= {"valid": False, "failed": 3}
-    assert len(tables.ratios(some, SLOW, "window_output_throughput", Policy(PLAIN))) == 2
+    assert len(tables.ratios(some, SLOW, tables.SPEED, Policy(PLAIN))) == 2
     assert "3 failed" in tables.notes(some)[0]
     assert tables.notes(some)[1].startswith("1 cells rejected")
+
+
+@pytest.mark.parametrize(
+    ("point", "change", "expected"),
+    [
+        (SLOW, {}, [5, 5]),
+        (SLOW, {"over_saturated": True}, [10, 20]),
+        (SLOW, {"unfinished": 1}, [10, 20]),
+        (Point("batch", 4), {}, [10, 20]),
+    ],
+)
+def test_tokens_are_counted_alike_for_all_policies_of_a_load(
+    point: Point, change: dict[str, object], expected: list[float]
+) -> None:
+    found = results(plain={point: [10, 10]}, adaptive={point: [20, 20]})
+    found = {cell: {**one, "output_throughput": 5} for cell, one in found.items()}
+    found[Cell(Policy(PLAIN), point, 0)].update(change)
+    speeds = tables.with_speed(found)
+    for seed, speed in ((0, expected), (1, [10, 20] if point.kind == "batch" else [5, 5])):
+        cells = [Cell(Policy(name), point, seed) for name in (PLAIN, ADAPTIVE)]
+        assert [speeds[cell][tables.SPEED] for cell in cells] == speed
 
 
 def test_our_table_beside_the_papers() -> None:

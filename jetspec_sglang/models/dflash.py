@@ -1,0 +1,1 @@
+from sglang.srt.models.dflash import EntryClass as EntryClass

@@ -1,0 +1,1 @@
+from sglang.srt.models.qwen2 import EntryClass as EntryClass
