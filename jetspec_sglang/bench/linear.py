@@ -29,18 +29,19 @@ def table(*, cpu_time: bool = False, rows: tuple[int, ...] = ROWS) -> list[list[
         torch.set_num_threads(1)
     clock = time.thread_time if cpu_time else time.perf_counter
     printed = [["dtype", "rows", "kernel", "oneDNN, packed", "torch, unpacked", "oneDNN / kernel"]]
-    for dtype, dot in [(dtype, dot) for dtype in DTYPES for dot in dots(dtype)]:
+    kinds = [(dtype, dot) for dtype in DTYPES for dot in dots(dtype)]
+    for dtype, dot in kinds:
         weights = [torch.randn(shape).to(dtype) for _ in range(LAYERS) for shape in SHAPES]
         own = [pack(weight) for weight in weights]
         onednn = [torch.ops.mkldnn._reorder_linear_weight.default(weight, 16) for weight in weights]
         for count in rows:
             x = inputs(weights, count)
-            kinds: list[Callable[[], object]] = [
+            ways: list[Callable[[], object]] = [
                 partial(run, x, own, dot),
                 partial(_onednn, x, onednn),
                 partial(_plain, x, weights),
             ]
-            times = [measure(kind, clock=clock).per(LAYERS) for kind in kinds]
+            times = [measure(way, clock=clock).per(LAYERS) for way in ways]
             ratio = f"{times[1].median / times[0].median:.2f}"
             name = f"{str(dtype).removeprefix('torch.')}, {dot.name.lower()}"
             printed.append([name, str(count), *map(str, times), ratio])

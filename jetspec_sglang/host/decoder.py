@@ -47,7 +47,7 @@ class UnsupportedError(Exception):
 
 def install(model: torch.nn.Module) -> None:
     """Run the decoder inside `model` in one call, if it is of a kind that this supports."""
-    inner = getattr(model, "model", None)
+    inner: Any = getattr(model, "model", None)
     if type(inner) in _LAYERS:
         inner.forward = _Forward(inner)
 

@@ -99,7 +99,8 @@ class HostPlatform(CpuDeviceMixin, SRTPlatform):
             torch.set_num_threads(1)
         decoder.install(model)
         ways = [
-            f"{dtype}: {kernels.dots(dtype)[0].name.lower()}" if dtype in kernels.DTYPES
+            f"{dtype}: {kernels.dots(dtype)[0].name.lower()}"
+            if dtype in kernels.DTYPES
             else f"{dtype}: oneDNN"
             for dtype in sorted(dtypes, key=str)
         ]

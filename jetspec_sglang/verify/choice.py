@@ -59,14 +59,16 @@ def choose_tokens(
     """The target's token at every node, int64 [bs, B].
 
     logits [bs * B, vocab] after `adjust_logits`, overwritten when sampled unless `keep_logits`;
-    positions int64 [bs * B]. T=0 takes the argmax, as plain decoding does.
+    positions int64 [bs * B]. T=0 (which SGLang stores as top_k=1) takes the argmax, as plain
+    decoding does, beside sampled requests too: where logits are equal, as they often are in
+    bfloat16, the sampler could take another one of the best.
     """
+    best = argmax(logits).to(torch.int64).view(-1, budget)
     if info.is_all_greedy:
-        chosen = argmax(logits)
-    else:
-        output = LogitsProcessorOutput(next_token_logits=logits.clone() if keep_logits else logits)
-        chosen = sampler(output, per_node(info, budget), False, [], [], positions)
-    return chosen.to(torch.int64).view(-1, budget)
+        return best
+    output = LogitsProcessorOutput(next_token_logits=logits.clone() if keep_logits else logits)
+    drawn = sampler(output, per_node(info, budget), False, [], [], positions)
+    return torch.where(info.top_ks[:, None] == 1, best, drawn.to(torch.int64).view(-1, budget))
 
 
 def per_node(info: SamplingBatchInfo, budget: int) -> SamplingBatchInfo:

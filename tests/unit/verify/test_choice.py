@@ -65,6 +65,18 @@ def test_sampling_sees_one_row_per_node_and_can_keep_the_logits():
         return torch.arange(4, dtype=torch.int32)
 
     chosen = choose_tokens(sampler, info(), logits, torch.zeros(4), 2, True)
-    assert chosen.tolist() == [[0, 1], [2, 3]]
+    assert chosen.tolist() == [kept[:2].argmax(-1).tolist(), [2, 3]]
     assert chosen.dtype == torch.int64
     assert torch.equal(logits, kept)
+
+
+def test_a_greedy_request_beside_sampled_ones_takes_the_first_of_equal_logits():
+    logits = torch.zeros(4, 7)
+    logits[:, [2, 5]] = 1.0
+
+    def sampler(output, *_):
+        output.next_token_logits.zero_()
+        return torch.full((4,), 5)
+
+    chosen = choose_tokens(sampler, info(), logits, torch.zeros(4), 2, False)
+    assert chosen.tolist() == [[2, 2], [5, 5]]

@@ -170,16 +170,16 @@ def test_a_prefill_of_many_rows_equals_its_parts(dtype: torch.dtype) -> None:
 
 def test_refuses_what_does_not_fit() -> None:
     m, r = model(torch.float32), requests(MaskMode.CAUSAL)
-    with pytest.raises(ValueError, match="must be torch.float32 of width 64"):
+    with pytest.raises(ValueError, match=r"must be torch\.float32 of width 64"):
         m.decoder.forward(x_of(torch.bfloat16), r, [])
     with pytest.raises(ValueError, match=r"must be int64 \[7\]"):
         m.decoder.forward(x_of(torch.float32, 7), r, [])
+    far = replace(r, positions=r.positions + POSITIONS)
     with pytest.raises(IndexError, match="rotary"):
-        far = replace(r, positions=r.positions + POSITIONS)
         m.decoder.forward(x_of(torch.float32), far, [])
     with pytest.raises(ValueError, match="rows of the requests"):
         m.decoder.forward(x_of(torch.float32), replace(r, row_starts=STARTS + 1), [])
-    with pytest.raises(ValueError, match="3 contiguous torch.float32 buffers"):
+    with pytest.raises(ValueError, match=r"3 contiguous torch\.float32 buffers"):
         m.decoder.use_pool(m.pool[:2])
     with pytest.raises(ValueError, match="has no pool"):
         Decoder(SHAPE, m.layers, m.norm, m.cos_sin).forward(x_of(torch.float32), r, [])
@@ -189,7 +189,7 @@ def test_refuses_what_does_not_fit() -> None:
     ("change", "message"),
     [
         ({"inner": 64}, "layer 0: gate_up is"),
-        ({"rotary_dim": 16}, "cos_sin|multiples"),
+        ({"rotary_dim": 16}, r"cos_sin|multiples"),
         ({"heads": 3}, "layer 0: qkv is"),
     ],
 )

@@ -130,7 +130,7 @@ def test_refuses_what_does_not_fit(
 
 
 def test_refuses_another_dtype_and_another_dtypes_way() -> None:
-    with pytest.raises(ValueError, match=r"weight is torch.float16: .* torch.bfloat16"):
+    with pytest.raises(ValueError, match=r"weight is torch\.float16: .* torch\.bfloat16"):
         pack(torch.zeros(4, 8, dtype=torch.float16))
     with pytest.raises(ValueError, match="dot WIDENED: on this CPU it must be one of FLOAT"):
         linear(torch.zeros(2, 8), pack(torch.zeros(4, 8)), dot=Dot.WIDENED)
