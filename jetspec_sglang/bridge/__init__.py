@@ -9,7 +9,7 @@ from jetspec_sglang.bridge.draft import (
     DraftRunner,
     build_draft_runner,
     draft_slots,
-    write_draft_kv,
+    feed_taps,
     write_draft_kv_prefix,
 )
 from jetspec_sglang.bridge.forward import draft_block_batch, verify_dummy
@@ -68,6 +68,7 @@ __all__ = [
     "build_draft_runner",
     "draft_block_batch",
     "draft_slots",
+    "feed_taps",
     "move_accepted",
     "plan_window",
     "publish_budget",
@@ -79,6 +80,5 @@ __all__ = [
     "target_config",
     "verify_dummy",
     "window_slots",
-    "write_draft_kv",
     "write_draft_kv_prefix",
 ]

@@ -69,19 +69,23 @@ def draft_slots(draft: DraftRunner, plan: KVLocPlan) -> torch.Tensor:
     return plan.write_ids(draft.runner.kv_index_translator)
 
 
-def write_draft_kv(
-    draft: DraftRunner, context: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor
+def feed_taps(
+    draft: DraftRunner, taps: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor
 ) -> None:
-    """Project context rows into the head's KV pool.
+    """Write what the head keeps of the target's taps into the head's KV pool.
 
-    context [n, hidden] (already through `fc` and `hidden_norm`), positions int64 [n],
-    slots int64 [n] of the head's pool.
+    taps [n, K * hidden], positions int64 [n], slots int64 [n] of the head's pool. A platform can
+    give the model a faster way, `feed_taps(pool, taps, positions, slots)`, which returns whether it
+    did it.
     """
     from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 
-    where = KVWriteLoc(slots, physical=True)
     pool = draft.runner.token_to_kv_pool
-    for attention, k, v in _projected(draft, context, positions):
+    faster = getattr(draft.model, "feed_taps", None)
+    if faster is not None and faster(pool, taps, positions, slots):
+        return
+    where = KVWriteLoc(slots, physical=True)
+    for attention, k, v in _projected(draft, draft.model.project_target_hidden(taps), positions):
         pool.set_kv_buffer(attention, where, k, v)
 
 
@@ -92,8 +96,11 @@ def write_draft_kv_prefix(
     slots: torch.Tensor,
     lens: torch.Tensor,
 ) -> None:
-    """`write_draft_kv` with static shapes: of slots int64 [bs, width] only each request's
-    first `lens` (int32 [bs]) are written."""
+    """Project context rows [n, hidden] (through `fc` and `hidden_norm`) into the head's KV pool.
+
+    Static shapes: of slots int64 [bs, width] only each request's first `lens` (int32 [bs]) are
+    written.
+    """
     pool = draft.runner.token_to_kv_pool
     for attention, k, v in _projected(draft, context, positions):
         pool.set_kv_buffer_prefix_valid(attention, slots, lens, k, v)

@@ -71,8 +71,7 @@ class HostOps:
         bs = accepted.path.shape[0]
         node = row * (taps.shape[0] // bs) + accepted.path[row, column]
         slots = bridge.draft_slots(draft, plan).view(bs, -1)[row, column]
-        context = draft.model.project_target_hidden(taps[node])
-        bridge.write_draft_kv(draft, context, positions[node], slots)
+        bridge.feed_taps(draft, taps[node], positions[node], slots)
 
     def linear(self, weight: torch.Tensor) -> Linear:
         from jetspec_sglang.host.linear import PackedWeight, can_pack

@@ -184,8 +184,7 @@ class JetSpecWorker(BaseSpecWorker):
         ).to(batch.device, non_blocking=True)
         draft = self.engine.draft
         taps = taps_of(result.logits_output)[: positions.numel()]
-        context = draft.model.project_target_hidden(taps)
-        bridge.write_draft_kv(draft, context, positions, bridge.draft_slots(draft, plan))
+        bridge.feed_taps(draft, taps, positions, bridge.draft_slots(draft, plan))
         result.logits_output.hidden_states = None
         result.next_draft_input = self._state(result.next_token_ids, batch.seq_lens)
         return result

@@ -1,4 +1,5 @@
-// Every layer of a decoder in one call: Llama, Qwen2 and Qwen3 without tensor parallelism.
+// Every layer of a decoder in one call: Llama, Qwen2, Qwen3 and draft heads of their kind, without
+// tensor parallelism.
 //
 // It calls the kernels of this library in the order in which the model's own layers call them, so
 // the bits are the same. What it saves is the time between the calls: no tensor is made, and the
@@ -21,7 +22,7 @@ struct Weight {
 
 struct Layer {
   const void *input_norm, *query_norm, *key_norm, *post_norm;
-  Weight qkv, output, gate_up, down;
+  Weight qkv, output, gate_up, down, context_kv;
   void *keys = nullptr, *values = nullptr;
 };
 
@@ -51,6 +52,30 @@ class Decoder {
       : s_(shape), cos_sin_(cos_sin), norm_(norm) {}
 
   std::vector<Layer> layers;
+  Weight context{};
+  const void* context_norm = nullptr;
+  int64_t context_width = 0;
+
+  // What a head keeps of rows of taps: each layer's keys and values. 0, or 1 for a position without a
+  // row in cos_sin.
+  int feed(const void* taps, int64_t stride, int64_t rows, const int64_t* positions,
+           const int64_t* slots) {
+    char* const projected = take(0, rows * s_.hidden);
+    char* const normed = take(1, rows * s_.hidden);
+    char* const kv = take(2, rows * 2 * s_.kv());
+    jetspec_linear(taps, stride, rows, context_width, context.packed, s_.hidden, context.bias,
+                   projected, s_.kind);
+    jetspec_rms_norm(projected, s_.hidden, nullptr, 0, context_norm, normed, nullptr, rows,
+                     s_.hidden, s_.eps, s_.type);
+    for (const Layer& layer : layers) {
+      linear(normed, s_.hidden, layer.context_kv, 2 * s_.kv(), kv, rows);
+      for (int64_t row = 0; layer.key_norm && row < rows; ++row)
+        norm_heads(kv + row * 2 * s_.kv() * s_.bytes(), layer.key_norm, s_.kv_heads);
+      if (rotate(kv, 2 * s_.kv(), s_.kv_heads, positions, rows)) return 1;
+      store_kv(kv, 2 * s_.kv(), layer, slots, rows);
+    }
+    return 0;
+  }
 
   // 0, 1 for a position without a row in cos_sin, 2 for requests that do not fit.
   int forward(const void* x, int64_t rows, const Requests& r, const int64_t* taps, int64_t tap_count,
@@ -75,10 +100,16 @@ class Decoder {
       for (int64_t tap = 0; tap < tap_count; ++tap)
         if (taps[tap] == int64_t(i)) copy_tap(residual, tap_out, rows, tap, tap_count);
       linear(normed, s_.hidden, layer.qkv, s_.qkv(), qkv, rows);
-      if (layer.query_norm) norm_heads(qkv, layer, rows);
-      if (rotate(qkv, 0, s_.heads, r, rows) || rotate(qkv, s_.query(), s_.kv_heads, r, rows))
+      char* const keys = qkv + s_.query() * s_.bytes();
+      for (int64_t row = 0; layer.query_norm && row < rows; ++row) {
+        const int64_t at = row * s_.qkv() * s_.bytes();
+        norm_heads(qkv + at, layer.query_norm, s_.heads);
+        norm_heads(keys + at, layer.key_norm, s_.kv_heads);
+      }
+      if (rotate(qkv, s_.qkv(), s_.heads, r.positions, rows) ||
+          rotate(keys, s_.qkv(), s_.kv_heads, r.positions, rows))
         return 1;
-      store_kv(qkv, layer, r.slots, rows);
+      store_kv(keys, s_.qkv(), layer, r.slots, rows);
       if (attend(qkv, layer, r, mixed, rows)) return 2;
       linear(mixed, s_.query(), layer.output, s_.hidden, added, rows);
       add_and_norm(added, residual, layer.post_norm, normed, rows);
@@ -112,29 +143,24 @@ class Decoder {
                      s_.eps, s_.type);
   }
 
-  // The heads of a row lie side by side; each is normed as a row of its own.
-  void norm_heads(char* qkv, const Layer& layer, int64_t rows) const {
-    for (int64_t row = 0; row < rows; ++row) {
-      char* const query = qkv + row * s_.qkv() * s_.bytes();
-      char* const key = query + s_.query() * s_.bytes();
-      jetspec_rms_norm(query, s_.head_dim, nullptr, 0, layer.query_norm, query, nullptr, s_.heads,
-                       s_.head_dim, s_.head_eps, s_.type);
-      jetspec_rms_norm(key, s_.head_dim, nullptr, 0, layer.key_norm, key, nullptr, s_.kv_heads,
-                       s_.head_dim, s_.head_eps, s_.type);
-    }
+  // Heads that lie side by side, each normed as a row of its own.
+  void norm_heads(char* heads, const void* weight, int64_t count) const {
+    jetspec_rms_norm(heads, s_.head_dim, nullptr, 0, weight, heads, nullptr, count, s_.head_dim,
+                     s_.head_eps, s_.type);
   }
 
-  int rotate(char* qkv, int64_t at, int64_t heads, const Requests& r, int64_t rows) const {
-    return jetspec_rotate(qkv + at * s_.bytes(), s_.qkv(), heads, s_.head_dim, cos_sin_,
-                          s_.positions, s_.rotary_dim, r.positions, rows, s_.type);
+  int rotate(char* x, int64_t stride, int64_t heads, const int64_t* positions, int64_t rows) const {
+    return jetspec_rotate(x, stride, heads, s_.head_dim, cos_sin_, s_.positions, s_.rotary_dim,
+                          positions, rows, s_.type);
   }
 
-  void store_kv(const char* qkv, const Layer& layer, const int64_t* slots, int64_t rows) const {
+  // The keys of a row, with its values behind them; rows `stride` elements apart.
+  void store_kv(const char* keys, int64_t stride, const Layer& layer, const int64_t* slots,
+                int64_t rows) const {
     const int64_t size = s_.kv() * s_.bytes();
-    for (int64_t row = 0; row < rows; ++row) {
-      const char* key = qkv + (row * s_.qkv() + s_.query()) * s_.bytes();
-      std::memcpy(static_cast<char*>(layer.keys) + slots[row] * size, key, size);
-      std::memcpy(static_cast<char*>(layer.values) + slots[row] * size, key + size, size);
+    for (int64_t row = 0; row < rows; ++row, keys += stride * s_.bytes()) {
+      std::memcpy(static_cast<char*>(layer.keys) + slots[row] * size, keys, size);
+      std::memcpy(static_cast<char*>(layer.values) + slots[row] * size, keys + size, size);
     }
   }
 
@@ -178,16 +204,38 @@ void* jetspec_decoder_new(int64_t hidden, int64_t heads, int64_t kv_heads, int64
 
 void jetspec_decoder_free(void* decoder) { delete static_cast<Decoder*>(decoder); }
 
-// The next layer. `query_norm` and `key_norm`, and any bias, may be null.
+// The next layer. `query_norm` and `key_norm`, any bias, and `context_kv` may be null.
 void jetspec_decoder_layer(void* decoder, const void* input_norm, const void* qkv,
                            const void* qkv_bias, const void* query_norm, const void* key_norm,
                            const void* output, const void* output_bias, const void* post_norm,
                            const void* gate_up, const void* gate_up_bias, const void* down,
-                           const void* down_bias) {
-  Layer layer{input_norm,          query_norm,           key_norm,
-              post_norm,           {qkv, qkv_bias},      {output, output_bias},
-              {gate_up, gate_up_bias}, {down, down_bias}};
+                           const void* down_bias, const void* context_kv,
+                           const void* context_kv_bias) {
+  Layer layer{input_norm,
+              query_norm,
+              key_norm,
+              post_norm,
+              {qkv, qkv_bias},
+              {output, output_bias},
+              {gate_up, gate_up_bias},
+              {down, down_bias},
+              {context_kv, context_kv_bias}};
   static_cast<Decoder*>(decoder)->layers.push_back(layer);
+}
+
+// Of a draft head: fc [hidden, width] and the norm behind it, through which taps enter its context.
+void jetspec_decoder_context(void* decoder, const void* fc, const void* bias, int64_t width,
+                             const void* norm) {
+  Decoder& head = *static_cast<Decoder*>(decoder);
+  head.context = {fc, bias};
+  head.context_norm = norm;
+  head.context_width = width;
+}
+
+// taps [rows, width], rows `stride` apart. Returns 0, or 1 for a wrong position.
+int jetspec_decoder_feed(void* decoder, const void* taps, int64_t stride, int64_t rows,
+                         const int64_t* positions, const int64_t* slots) {
+  return static_cast<Decoder*>(decoder)->feed(taps, stride, rows, positions, slots);
 }
 
 // keys, values [slots, kv_heads, head_dim] of a layer, contiguous.

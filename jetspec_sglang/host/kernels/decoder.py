@@ -1,4 +1,4 @@
-"""`Decoder`: every layer of a Llama, Qwen2 or Qwen3 model in one compiled call. No I/O.
+"""`Decoder`: every layer of a Llama, Qwen2 or Qwen3 model, or draft head, in one call. No I/O.
 
 It computes what the model's layers compute one after another, with the same kernels in the same
 order, so every bit is the same. It saves the time between them.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from jetspec_sglang.host.kernels.attention import MaskMode
-from jetspec_sglang.host.kernels.library import load
+from jetspec_sglang.host.kernels.library import dense_rows, load
 from jetspec_sglang.host.kernels.linear import Packed, dots
 from jetspec_sglang.host.kernels.pointwise import LANES, TYPES
 
@@ -37,9 +37,11 @@ class Layer:
     post_norm: torch.Tensor  # [hidden]
     gate_up: Affine  # [2 * inner, hidden]
     down: Affine  # [hidden, inner]
+    context_kv: Affine | None = None  # of a head: [2 * kv_heads * head_dim, hidden]
 
     def tensors(self) -> list[torch.Tensor | None]:
         """In the order in which the library takes them."""
+        context = self.context_kv
         return [
             self.input_norm,
             *(self.qkv.weight.words, self.qkv.bias),
@@ -48,7 +50,16 @@ class Layer:
             self.post_norm,
             *(self.gate_up.weight.words, self.gate_up.bias),
             *(self.down.weight.words, self.down.bias),
+            *((None, None) if context is None else (context.weight.words, context.bias)),
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """How a draft head takes in what the target computed."""
+
+    fc: Affine  # [hidden, taps * hidden]
+    norm: torch.Tensor  # [hidden]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +101,18 @@ class Decoder:
         layers: Sequence[Layer],
         norm: torch.Tensor,
         cos_sin: torch.Tensor,
+        context: Context | None = None,
     ) -> None:
-        """norm [hidden]; cos_sin [positions, rotary_dim]: cosines, then sines.
+        """norm [hidden]; cos_sin [positions, rotary_dim]: cosines, then sines. `context`: of a head,
+        whose layers then have `context_kv`.
 
         Raises:
             ValueError: on a size or dtype that does not fit.
         """
         self._shape = shape
         self.dtype = norm.dtype
-        _check(shape, layers, norm, cos_sin)
+        _check(shape, layers, norm, cos_sin, context)
+        self._context = context
         self._held: list[object] = [layers, norm, cos_sin]
         self._free = load().jetspec_decoder_free
         self._handle = load().jetspec_decoder_new(
@@ -109,6 +123,11 @@ class Decoder:
         )  # fmt: skip
         for layer in layers:
             load().jetspec_decoder_layer(self._handle, *layer.tensors())
+        if context is not None:
+            load().jetspec_decoder_context(
+                self._handle, context.fc.weight.words, context.fc.bias, context.fc.weight.inputs,
+                context.norm,
+            )  # fmt: skip
         self._layers = len(layers)
         self._pool: list[tuple[torch.Tensor, torch.Tensor]] = []
 
@@ -175,9 +194,37 @@ class Decoder:
             raise ValueError("rows of the requests do not fit the tensors given")
         return out, tapped
 
+    def feed(self, taps: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor) -> None:
+        """Write the keys and values that a head's layers keep of taps [rows, taps * hidden].
+
+        positions and slots int64 [rows].
+
+        Raises:
+            ValueError: on inputs that do not fit. `IndexError`: a position beyond `cos_sin`.
+        """
+        if self._context is None or not self._pool:
+            raise ValueError("the decoder has no context or no pool")
+        rows, width = taps.shape
+        if taps.dtype != self.dtype or width != self._context.fc.weight.inputs:
+            raise ValueError(
+                f"taps are {taps.dtype} of width {width}: they must be {self.dtype} of width "
+                f"{self._context.fc.weight.inputs}"
+            )
+        if any(one.dtype != torch.int64 or one.shape != (rows,) for one in (positions, slots)):
+            raise ValueError(f"positions and slots must be int64 [{rows}]")
+        taps = dense_rows(taps)
+        if load().jetspec_decoder_feed(
+            self._handle, taps, taps.stride(0), rows, positions.contiguous(), slots.contiguous()
+        ):
+            raise IndexError("a position lies outside the rotary embedding's table")
+
 
 def _check(
-    shape: Shape, layers: Sequence[Layer], norm: torch.Tensor, cos_sin: torch.Tensor
+    shape: Shape,
+    layers: Sequence[Layer],
+    norm: torch.Tensor,
+    cos_sin: torch.Tensor,
+    context: Context | None,
 ) -> None:
     query, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     sizes = {
@@ -186,9 +233,13 @@ def _check(
         "gate_up": (2 * shape.inner, shape.hidden),
         "down": (shape.hidden, shape.inner),
     }
+    if context is not None:
+        sizes["context_kv"] = (2 * kv, shape.hidden)
     for index, layer in enumerate(layers):
         for name, size in sizes.items():
             affine = getattr(layer, name)
+            if affine is None:
+                raise ValueError(f"layer {index}: a head's layer must have {name}")
             found = (affine.weight.outputs, affine.weight.inputs)
             if found != size:
                 raise ValueError(f"layer {index}: {name} is {list(found)}, must be {list(size)}")

@@ -87,8 +87,16 @@ def load() -> ctypes.CDLL:
     library.jetspec_decoder_new.restype = ctypes.c_void_p
     library.jetspec_decoder_free.argtypes = [ctypes.c_void_p]
     library.jetspec_decoder_free.restype = None
-    library.jetspec_decoder_layer.argtypes = [ctypes.c_void_p] + [_POINTER] * 12
+    library.jetspec_decoder_layer.argtypes = [ctypes.c_void_p] + [_POINTER] * 14
     library.jetspec_decoder_layer.restype = None
+    library.jetspec_decoder_context.argtypes = (
+        [ctypes.c_void_p] + [_POINTER] * 2 + [_LONG, _POINTER]
+    )
+    library.jetspec_decoder_context.restype = None
+    library.jetspec_decoder_feed.argtypes = (
+        [ctypes.c_void_p, _POINTER] + [_LONG] * 2 + [_POINTER] * 2
+    )
+    library.jetspec_decoder_feed.restype = _INT
     library.jetspec_decoder_pool.argtypes = [ctypes.c_void_p, _LONG] + [_POINTER] * 2
     library.jetspec_decoder_pool.restype = None
     library.jetspec_decoder_forward.argtypes = (

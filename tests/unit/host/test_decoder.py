@@ -25,7 +25,7 @@ def test_only_known_inner_modules_are_changed() -> None:
     known = SimpleNamespace(model=LlamaModel.__new__(LlamaModel))
     torch.nn.Module.__init__(known.model)
     decoder.install(known)  # type: ignore[arg-type]
-    assert isinstance(known.model.forward, decoder._Forward)
+    assert isinstance(known.model.forward, decoder._TargetForward)
 
 
 def linear(**change: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from jetspec_sglang.host.kernels import DTYPES, MaskMode, attention, linear, pack, pointwise
-from jetspec_sglang.host.kernels.decoder import Affine, Decoder, Layer, Requests, Shape
+from jetspec_sglang.host.kernels.decoder import Affine, Context, Decoder, Layer, Requests, Shape
 
 SHAPE = Shape(
     hidden=64, heads=4, kv_heads=2, head_dim=32, inner=96, rotary_dim=32,
@@ -166,6 +166,53 @@ def test_a_prefill_of_many_rows_equals_its_parts(dtype: torch.dtype) -> None:
     whole = forward(0, rows)
     assert torch.equal(forward(0, 700), whole[:700])
     assert torch.equal(forward(700, rows), whole[700:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("biases", [False, True])
+def test_a_head_keeps_of_taps_what_its_kernels_one_by_one_keep(
+    dtype: torch.dtype, biases: bool
+) -> None:
+    m = model(dtype, heads_normed=True, biases=biases)
+    generator = torch.Generator().manual_seed(12)
+    s, kv = SHAPE, SHAPE.kv_heads * SHAPE.head_dim
+
+    def affine(outputs: int, inputs: int) -> Affine:
+        weight = torch.randn(outputs, inputs, generator=generator).to(dtype)
+        return Affine(pack(weight), torch.ones(outputs, dtype=dtype) if biases else None)
+
+    layers = [replace(layer, context_kv=affine(2 * kv, s.hidden)) for layer in m.layers]
+    context = Context(affine(s.hidden, 3 * s.hidden), m.norm)
+    head = Decoder(s, layers, m.norm, m.cos_sin, context)
+    row = (SLOTS, s.kv_heads, s.head_dim)
+    pool = [(torch.zeros(row, dtype=dtype), torch.zeros(row, dtype=dtype)) for _ in layers]
+    head.use_pool(pool)
+    taps = torch.randn(5, 3 * s.hidden, generator=generator).to(dtype)
+    positions, slots = torch.tensor([4, 5, 0, 9, 1]), torch.tensor([7, 3, 60, 0, 21])
+    head.feed(taps, positions, slots)
+
+    projected = linear(taps, context.fc.weight, context.fc.bias)
+    normed = pointwise.rms_norm(projected, None, context.norm, s.eps)[0]
+    for layer, (keys, values) in zip(layers, pool, strict=True):
+        both = linear(normed, layer.context_kv.weight, layer.context_kv.bias)
+        k = pointwise.rms_norm(
+            both[:, :kv].reshape(-1, s.head_dim), None, layer.key_norm, s.head_eps
+        )[0].view(5, kv)
+        pointwise.rotate(k, positions, m.cos_sin, s.head_dim)
+        assert torch.equal(keys[slots], k.view(5, *row[1:]))
+        assert torch.equal(values[slots], both[:, kv:].reshape(5, *row[1:]))
+        assert int((keys != 0).any(-1).any(-1).sum()) == 5, "no other slot is touched"
+
+    with pytest.raises(ValueError, match="of width 192"):
+        head.feed(taps[:, 1:], positions, slots)
+    with pytest.raises(ValueError, match=r"must be int64 \[5\]"):
+        head.feed(taps, positions[1:], slots)
+    with pytest.raises(IndexError, match="rotary"):
+        head.feed(taps, positions + POSITIONS, slots)
+    with pytest.raises(ValueError, match="no context"):
+        m.decoder.feed(taps, positions, slots)
+    with pytest.raises(ValueError, match="must have context_kv"):
+        Decoder(s, m.layers, m.norm, m.cos_sin, context)
 
 
 def test_refuses_what_does_not_fit() -> None:
