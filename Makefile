@@ -44,6 +44,8 @@ test-full: install ## Every test that needs no GPU (takes hours)
 	@$(PYTHON) tools/install.py --full-tests >/dev/null
 	OMP_NUM_THREADS=1 $(VENV)/python -m pytest tests/unit -m "not gpu" --hypothesis-profile=thorough
 	$(VENV)/python -m pytest tests --ignore=tests/unit -m "not gpu"
+	JETSPEC_TEST_DTYPE=bfloat16 $(VENV)/python -m pytest -m "not gpu" \
+	  tests/integration/test_lossless.py tests/integration/test_full_matrix.py tests/integration/test_stops.py
 
 test-gpu: install ## Tests that need an NVIDIA GPU; without a GPU they are listed and skipped
 	$(VENV)/python -m pytest tests -m gpu -vv -rs

@@ -165,8 +165,8 @@ def check_load() -> Check:
     return Check(
         "load",
         "warn",
-        f"{detail}: rounds become slower; in bfloat16 and float16 many times slower",
-        "free the cores, or set OMP_NUM_THREADS=1 for bfloat16 and float16",
+        f"{detail}: rounds become slower; in float16 many times slower",
+        "free the cores, or set OMP_NUM_THREADS=1 for float16",
     )
 
 
