@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jetspec_sglang import models
+from jetspec_sglang import families
 from jetspec_sglang.cli import controller
 from jetspec_sglang.cli.checks import check_load
 from jetspec_sglang.cli.commands import COMMANDS, Subparsers
@@ -119,7 +119,7 @@ def processes(args: argparse.Namespace) -> dict[str, Any]:
     server += sglang_arguments(flags, model=target, head=head, jetspec=jetspec, host=host)
     # Tools of this environment, such as ninja for FlashInfer's kernels, need not be activated.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    os.environ.setdefault(models.VARIABLE, models.PACKAGE)
+    os.environ.setdefault(families.VARIABLE, families.PACKAGE)
     if controlled and (reason := controller.obstacle(flags)):
         print(f"jetspec serve: serving without the controller: {reason}", file=sys.stderr)
         controlled = False

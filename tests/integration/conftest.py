@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from jetspec_sglang import embedded, models
+from jetspec_sglang import embedded, families
 from jetspec_sglang.training.target import load_target
 from tests.conftest import RECORDINGS
 from tests.integration.cases import Named, greedy, send
@@ -43,7 +43,7 @@ CONTEXT = 512
 HOST = {
     "JETSPEC_PLATFORM": "host",
     "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-    models.VARIABLE: models.PACKAGE,
+    families.VARIABLE: families.PACKAGE,
 }
 
 SECONDS = 1800

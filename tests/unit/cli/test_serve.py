@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jetspec_sglang import cli, embedded
+from jetspec_sglang import cli, embedded, families
 from jetspec_sglang.cli import controller, models, serve
 from jetspec_sglang.cli.flags import Flags
 from jetspec_sglang.cli.launch import sglang_arguments, wants_jetspec
@@ -124,6 +124,8 @@ def launched(monkeypatch, tmp_path):
     (target / "config.json").write_text("{}")
     monkeypatch.setenv("JETSPEC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setenv(families.VARIABLE, "mine")  # so that a launch's own value is undone
+    monkeypatch.delenv(families.VARIABLE)
     monkeypatch.setattr(embedded, "target_path", lambda: target)
     monkeypatch.setattr(embedded, "head_path", lambda: "shipped-head")
     monkeypatch.setattr(models, "require_head", lambda head, model: ())
@@ -154,6 +156,14 @@ def test_without_controller_it_becomes_sglang(launched):
     assert "sglang.launch_server" in command
     assert command[command.index("--context-length") + 1] == "512"
     assert command[command.index("--speculative-draft-model-path") + 1] == "shipped-head"
+
+
+def test_sglang_imports_few_models_unless_the_user_names_others(launched, monkeypatch):
+    launched("--no-controller")
+    assert os.environ[families.VARIABLE] == families.PACKAGE
+    monkeypatch.setenv(families.VARIABLE, "mine")
+    launched("--no-controller")
+    assert os.environ[families.VARIABLE] == "mine"
 
 
 def test_plain_has_no_head_and_no_controller(launched):
