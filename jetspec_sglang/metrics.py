@@ -87,6 +87,7 @@ class EngineMetrics:
         for source in SOURCES:  # at 0 from the start, so that a rate sees the first change
             self._of(BUDGET_CHANGES, source=source)
         self._pending: dict[int, _Pending] = {}
+        self._costs: dict[int, float] = {}
         self._flushed = time.monotonic()
 
     def describe(self, info: dict[str, str]) -> None:
@@ -100,8 +101,8 @@ class EngineMetrics:
         self._of(BUDGET_CHANGES, source=source).inc()
 
     def cost(self, rows: int, seconds: float) -> None:
-        """Seconds of a round at a power-of-two number of rows."""
-        self._of(ROUND_COST, rows=str(rows)).set(seconds)
+        """Seconds of a round at a power-of-two number of rows; written with the next `flush`."""
+        self._costs[rows] = seconds
 
     def record(self, round_: Round, ranks: Iterable[int]) -> None:
         """Count one round; `ranks` are the accepted nodes' ranks, root left out.
@@ -127,6 +128,9 @@ class EngineMetrics:
                 self._of(ROUND_SECONDS, budget=budget, phase=phase).inc(seconds)
             needed = {rank + 1: count for rank, count in pending.ranks.items()}
             observe_many(self._of(ACCEPTED_NODE_BUDGET, budget=budget), needed)
+        for rows, seconds in self._costs.items():
+            self._of(ROUND_COST, rows=str(rows)).set(seconds)
+        self._costs.clear()
         if self._pending:
             self._of(LAST_ROUND).set(time.time())
         self._pending.clear()

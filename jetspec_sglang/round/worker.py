@@ -87,6 +87,7 @@ class JetSpecWorker(BaseSpecWorker):
             metrics.requested(self.budgets.plan.uniform)
             for rows, seconds in self.costs.seconds.items():
                 metrics.cost(rows, seconds)
+            metrics.flush()
 
     # -- budget -------------------------------------------------------------------------
 

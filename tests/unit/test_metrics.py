@@ -109,6 +109,7 @@ def test_info_and_plan_series(scrape):
     engine.requested(32)
     engine.changed("api")
     engine.cost(16, 0.05)
+    engine.flush()
     got = read()
     assert got["jetspec_info", *sorted((name, name) for name in INFO_LABELS)] == 1
     assert got["jetspec_tree_budget_requested",] == 32
