@@ -37,8 +37,7 @@ chart: install ## Write the settings of engine and controller into the chart's s
 test: export OMP_NUM_THREADS = 1
 test: export JETSPEC_TEST_LAYERS = 8
 test: test-programs ## Unit tests, then a part of the integration tests, on two cores
-	$(VENV)/python -m pytest tests/unit -n 2 -m "not full and not gpu"
-	$(VENV)/python -m pytest tests --ignore=tests/unit -n 2 --dist loadgroup -m "not full and not gpu"
+	$(VENV)/python -m pytest tests -n 2 --dist loadgroup -m "not full and not gpu"
 
 test-full: install ## Every test that needs no GPU (takes hours)
 	@$(PYTHON) tools/install.py --full-tests >/dev/null

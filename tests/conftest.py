@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from jetspec_sglang import families
 from jetspec_sglang.cache import cache_dir
 from tests.support.groups import ByGroup, write_groups
 
@@ -30,7 +31,10 @@ _scratch: list[tuple[Path, str | None]] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A cache folder of this run's own, so that no controller state or lock of an earlier run counts."""
+    """A cache folder of this run's own, so that no controller state or lock of an earlier run counts.
+
+    Every SGLang of this run imports only the models that the tests use.
+    """
     if hasattr(config, "workerinput"):
         return  # xdist's workers inherit the folder
     machine = cache_dir()
@@ -41,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         (own / name).symlink_to(machine / name)
     _scratch.append((own, os.environ.get("JETSPEC_CACHE")))
     os.environ["JETSPEC_CACHE"] = str(own)
+    os.environ.setdefault(families.VARIABLE, families.PACKAGE)
 
 
 def pytest_unconfigure() -> None:

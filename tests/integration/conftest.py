@@ -1,6 +1,6 @@
 """Servers of the integration tests: started at first use, shared by the whole run.
 
-`pytest -n 2 --dist loadgroup` runs two files at a time. Every test that uses a server of the whole
+`pytest -n 2 --dist loadgroup` runs two files at a time, unit tests too. Every test that uses a server of the whole
 run (`WHOLE_RUN`) goes to one worker, so that each of these servers starts once.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from jetspec_sglang import embedded, families
+from jetspec_sglang import embedded
 from jetspec_sglang.training.target import load_target
 from tests.conftest import RECORDINGS
 from tests.integration.cases import Named, greedy, send
@@ -40,11 +40,7 @@ POOL = 1800
 """Slots: enough for a few requests at any budget, too few for sixteen at B=64."""
 CHUNK = 64
 CONTEXT = 512
-HOST = {
-    "JETSPEC_PLATFORM": "host",
-    "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-    families.VARIABLE: families.PACKAGE,
-}
+HOST = {"JETSPEC_PLATFORM": "host", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
 SECONDS = 1800
 """A test may have to start two servers on a busy machine first."""
