@@ -86,7 +86,7 @@ def _now() -> list[Any]:
         ),
         number(
             "Paused",
-            "While paused the controller decides and applies nothing.",
+            "While paused, the controller changes no budget.",
             "short",
             Query(largest(value(controller("paused")))),
             mappings=[meanings({0: ("no", "green"), 1: ("paused", "orange")})],

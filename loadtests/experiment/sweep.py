@@ -27,7 +27,7 @@ from loadtests.experiment.experiment import Experiment
 from loadtests.results import SUMMARY
 
 TRIES = 2
-"""If a cell is rejected because the load generator was late, it is measured again once."""
+"""A rejected cell is measured once more."""
 DRAIN_S = 120.0
 WARM_UP = {"arrivals": "closed", "users": "4", "seconds": "4", "warmup": "1", "max-tokens": "16"}
 
