@@ -12,6 +12,7 @@ from typing import Any
 from jetspec_sglang.cli import ablations, conditioning, load, load_arguments
 from jetspec_sglang.cli.commands import COMMANDS, Subparsers
 from jetspec_sglang.client.errors import CommandError, UsageError
+from jetspec_sglang.host.dtype import default_dtype
 
 EXAMPLES = """\
 Flags that are not named here go to SGLang, for example --model-path; the head is JETSPEC_HEAD or
@@ -58,7 +59,7 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     speed.add_argument(
         "--dtypes", nargs="+", help="dtypes of plain decoding (float32 and the fastest)"
     )
-    speed.add_argument("--jetspec-dtypes", nargs="+", default=["float32"], metavar="DTYPE")
+    speed.add_argument("--jetspec-dtypes", nargs="+", default=[default_dtype()], metavar="DTYPE")
     speed.add_argument("--repeats", type=int, default=3, help="(%(default)s)")
     speed.add_argument(
         "--together",
@@ -79,14 +80,14 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     methods.add_argument("--budgets", nargs="+", type=int, default=[8, 16, 32, 64])
     methods.add_argument("--chain", type=int, default=8, help="rows of a chain (%(default)s)")
     methods.add_argument("--batch", type=int, default=1, help="(%(default)s)")
-    methods.add_argument("--dtype", default="float32", help="(%(default)s)")
+    methods.add_argument("--dtype", default=default_dtype(), help="(%(default)s)")
     methods.add_argument("--repeats", type=int, default=1, help="(%(default)s)")
     _add_load(methods, requests=8, max_tokens=128)
 
     round_ = kinds.add_parser("round", help="where a round's time goes")
     round_.add_argument("--batch", type=int, default=1, help="(%(default)s)")
     round_.add_argument("--budget", type=int, default=16, help="(%(default)s)")
-    round_.add_argument("--dtype", default="float32", help="(%(default)s)")
+    round_.add_argument("--dtype", default=default_dtype(), help="(%(default)s)")
     round_.add_argument(
         "--limit", type=float, default=0.10, help="largest share outside GEMMs (%(default)s)"
     )
@@ -96,7 +97,7 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     curve.add_argument("--largest", type=int, default=64, metavar="B", help="(%(default)s)")
     curve.add_argument("--budgets", nargs="+", type=int, default=[4, 8, 16, 32])
     curve.add_argument("--batch", type=int, default=4, help="(%(default)s)")
-    curve.add_argument("--dtype", default="float32", help="(%(default)s)")
+    curve.add_argument("--dtype", default=default_dtype(), help="(%(default)s)")
     curve.add_argument("--limit", type=float, default=0.03, help="largest difference (%(default)s)")
     _add_load(curve, requests=32, max_tokens=128)
 
@@ -167,9 +168,9 @@ def _serve(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from jetspec_sglang.bench import report, speed
-    from jetspec_sglang.client.measured import Launch, fastest_dtype, fleet
+    from jetspec_sglang.client.measured import Launch, fleet
 
-    dtypes = args.dtypes or list(dict.fromkeys(["float32", fastest_dtype()]))
+    dtypes = args.dtypes or list(dict.fromkeys(["float32", default_dtype()]))
     configs = [speed.Config(Launch(dtype, None), 0) for dtype in dtypes]
     for dtype in args.jetspec_dtypes:
         configs += [speed.Config(Launch(dtype, "chain"), budget) for budget in args.chains]

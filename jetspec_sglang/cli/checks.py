@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from jetspec_sglang.client.errors import CommandError
+from jetspec_sglang.host.dtype import default_dtype
 
 if TYPE_CHECKING:
     from jetspec_sglang.head.finding import Finding
@@ -134,7 +135,8 @@ def check_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> Check:
     # SGLang asks lscpu for the layout, which in turn needs /sys.
     if subprocess.run(["lscpu", "-p=CPU,Core,Socket,Node"], capture_output=True).returncode != 0:
         return Check("cpu", "fail", "lscpu fails", "mount /sys in this container")
-    return Check("cpu", "ok", f"{os.cpu_count()} cores, {' '.join(useful)}")
+    served = f"the host platform serves in {default_dtype(cpuinfo)} by default"
+    return Check("cpu", "ok", f"{os.cpu_count()} cores, {' '.join(useful)}; {served}")
 
 
 def check_quota() -> Check:

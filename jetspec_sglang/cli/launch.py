@@ -14,7 +14,6 @@ ALGORITHM = "--speculative-algorithm"
 DEFAULT_PORT = 30000
 
 HOST_DEFAULTS = {
-    "--dtype": "float32",
     "--page-size": "1",
     "--max-running-requests": "16",
 }
@@ -48,12 +47,13 @@ def interpreter_arguments(host: bool) -> list[str]:
 
 
 def sglang_arguments(
-    flags: Flags, *, model: str | None, head: str | None, jetspec: bool, host: bool
+    flags: Flags, *, model: str | None, head: str | None, jetspec: bool, host_dtype: str | None
 ) -> list[str]:
     """Arguments for `sglang.launch_server`, the user's own last: they win in any spelling.
 
     `model`: the target to serve when none is given, else None. `head`: likewise for the head.
-    `jetspec`: ask for JETSPEC. `host`: the host platform is in use.
+    `jetspec`: ask for JETSPEC. `host_dtype`: the host platform's default dtype, None if another
+    platform is in use.
     """
     defaults: dict[str, str] = {}
     switches = ["--enable-metrics"]
@@ -63,8 +63,8 @@ def sglang_arguments(
         defaults[ALGORITHM] = "JETSPEC"
         if head is not None:
             defaults[HEAD] = head
-    if host:
-        defaults |= HOST_DEFAULTS
+    if host_dtype is not None:
+        defaults |= {"--dtype": host_dtype, **HOST_DEFAULTS}
         switches += HOST_SWITCHES
         if model is not None and not flags.given("--mem-fraction-static"):
             defaults["--max-total-tokens"] = EMBEDDED_TOKENS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetspec_sglang.cli.commands import Subparsers
 from jetspec_sglang.client.errors import UsageError
+from jetspec_sglang.host.dtype import default_dtype
 
 if TYPE_CHECKING:
     from loadtests.experiment.cells import Point
@@ -115,7 +116,9 @@ def _add_shared(
     parser.add_argument(
         "--max-tokens", type=int, default=96, help="tokens per answer (%(default)s)"
     )
-    parser.add_argument("--dtype", default="float32", help="dtype of every server (%(default)s)")
+    parser.add_argument(
+        "--dtype", default=default_dtype(), help="dtype of every server (%(default)s)"
+    )
     parser.add_argument(
         "--policy", nargs="*", default=[], metavar="KEY=VALUE", help="policy keys of the controller"
     )

@@ -30,6 +30,7 @@ from jetspec_sglang.cli.launch import (
 )
 from jetspec_sglang.cli.ports import hold, require_free
 from jetspec_sglang.client.errors import CommandError, UsageError
+from jetspec_sglang.host.dtype import default_dtype
 from jetspec_sglang.host.quota import fit_threads
 
 EXAMPLES = """\
@@ -116,7 +117,13 @@ def processes(args: argparse.Namespace) -> dict[str, Any]:
         _check_budgets(flags, host)
     target, head = _model_and_head(flags, jetspec)
     server = [sys.executable, *interpreter_arguments(host)]
-    server += sglang_arguments(flags, model=target, head=head, jetspec=jetspec, host=host)
+    server += sglang_arguments(
+        flags,
+        model=target,
+        head=head,
+        jetspec=jetspec,
+        host_dtype=default_dtype() if host else None,
+    )
     # Tools of this environment, such as ninja for FlashInfer's kernels, need not be activated.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ.setdefault(families.VARIABLE, families.PACKAGE)

@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from jetspec_sglang.client.errors import CommandError
 from jetspec_sglang.client.load import flush_cache
 from jetspec_sglang.client.server import Server
@@ -42,16 +40,6 @@ class Launch:
     def name(self) -> str:
         kind = {None: "plain", "chain": "chain"}.get(self.rule, "tree")
         return f"{kind}-{self.dtype}"
-
-
-def fastest_dtype() -> str:
-    """The dtype in which this CPU decodes fastest: the narrowest one with hardware
-    multiplication."""
-    if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported():
-        return "bfloat16"
-    if " avx512_fp16 " in Path("/proc/cpuinfo").read_text():
-        return "float16"
-    return "float32"
 
 
 class Fleet:

@@ -8,7 +8,7 @@ import pytest
 from jetspec_sglang.bench import curve
 from jetspec_sglang.bench import round as rounds
 from jetspec_sglang.bench import speed as serving
-from jetspec_sglang.cli import main
+from jetspec_sglang.cli import bench, main
 from jetspec_sglang.client import measured
 from jetspec_sglang.client.load import LoadResult
 
@@ -36,7 +36,7 @@ def fleet(monkeypatch):
         yield made[-1]
 
     monkeypatch.setattr(measured, "fleet", fake)
-    monkeypatch.setattr(measured, "fastest_dtype", lambda: "bfloat16")
+    monkeypatch.setattr(bench, "default_dtype", lambda: "bfloat16")
     return made
 
 
@@ -60,6 +60,7 @@ def loads(monkeypatch):
 def test_serve_compares_every_configuration(fleet, loads, tmp_path, capsys):
     file = tmp_path / "samples.json"
     words = ["--batches", "1", "2", "--budgets", "10", "--chains", "5", "--repeats", "2"]
+    words += ["--jetspec-dtypes", "float32"]
     status = main(["bench", "serve", *words, "--json", str(file), "--model-path", "M"])
     out = capsys.readouterr().out
     assert status == 0

@@ -16,6 +16,7 @@ from jetspec_sglang.cli.memory import Demand, estimate
 from jetspec_sglang.head.checkpoint import expected_tensors
 from jetspec_sglang.head.config import HeadConfig
 from jetspec_sglang.host import activation, quota
+from jetspec_sglang.host.dtype import default_dtype
 from jetspec_sglang.host.kernels import build
 
 TARGET = {
@@ -179,6 +180,17 @@ def test_cpu_features(tmp_path, flags, status):
     file = tmp_path / "cpuinfo"
     file.write_text(f"processor : 0\nflags : {flags}\n")
     assert checks.check_cpu(file).status == status
+
+
+@pytest.mark.parametrize(
+    ("flags", "dtype"),
+    [("avx2 fma", "float32"), ("avx2 fma avx512f avx512_bf16 amx_bf16", "bfloat16")],
+)
+def test_cpu_tells_the_default_dtype(tmp_path, flags, dtype):
+    file = tmp_path / "cpuinfo"
+    file.write_text(f"processor : 0\nflags\t\t: {flags}\n")
+    assert f"serves in {dtype} by default" in checks.check_cpu(file).detail
+    assert default_dtype(tmp_path / "none") == "float32"
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,11 @@ def _ports_are_not_held(monkeypatch):
     monkeypatch.setattr(serve, "hold", lambda port, flag: None)
 
 
-def arguments(*argv, model="M", head="H", jetspec=True, host=True):
+def arguments(*argv, model="M", head="H", jetspec=True, host_dtype="bfloat16"):
     """The made command line as a mapping from flag to value (None for a switch)."""
-    words = sglang_arguments(Flags(argv), model=model, head=head, jetspec=jetspec, host=host)
+    words = sglang_arguments(
+        Flags(argv), model=model, head=head, jetspec=jetspec, host_dtype=host_dtype
+    )
     return {
         word: words[i + 1] if i + 1 < len(words) and not words[i + 1].startswith("--") else None
         for i, word in enumerate(words)
@@ -40,7 +42,7 @@ def test_defaults_of_the_embedded_model_on_the_host():
     assert made["--model-path"] == "M"
     assert made["--speculative-algorithm"] == "JETSPEC"
     assert made["--speculative-draft-model-path"] == "H"
-    assert made["--dtype"] == "float32"
+    assert made["--dtype"] == "bfloat16"
     assert made["--page-size"] == "1"
     assert "--sleep-on-idle" in made
     assert "--enable-metrics" in made
@@ -49,7 +51,7 @@ def test_defaults_of_the_embedded_model_on_the_host():
 def test_given_flags_win_in_every_spelling(tmp_path):
     config = tmp_path / "server.yaml"
     config.write_text("page_size: 4\nmax-running-requests: 3\n")
-    made = arguments("--dtype=bfloat16", "--max-total-tokens", "99", "--config", str(config))
+    made = arguments("--dtype=float32", "--max-total-tokens", "99", "--config", str(config))
     assert "--dtype" not in made
     assert made["--max-total-tokens"] == "99"
     assert "--page-size" not in made
@@ -58,7 +60,7 @@ def test_given_flags_win_in_every_spelling(tmp_path):
 
 def test_users_flags_come_last_so_that_an_abbreviation_wins_too():
     words = sglang_arguments(
-        Flags(["--speculative-algo", "NGRAM"]), model="M", head="H", jetspec=True, host=True
+        Flags(["--speculative-algo", "NGRAM"]), model="M", head="H", jetspec=True, host_dtype="D"
     )
     assert words[-2:] == ["--speculative-algo", "NGRAM"]
 
@@ -70,7 +72,7 @@ def test_plain_on_the_host_differs_only_in_speculation():
 
 
 def test_accelerator_keeps_sglangs_own_choices():
-    made = arguments(host=False)
+    made = arguments(host_dtype=None)
     assert "--dtype" not in made
     assert "--sleep-on-idle" not in made
 
