@@ -37,7 +37,7 @@ SOURCES = ("api",)
 _engine: EngineMetrics | None = None
 
 
-PHASES = ("draft", "tree", "verify", "commit")
+PHASES = ("scheduler", "draft", "tree", "verify", "commit")
 
 
 @dataclass(frozen=True, slots=True)

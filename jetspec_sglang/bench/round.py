@@ -1,7 +1,7 @@
 """The time of a round by part, from the server's own counters and the client's clock.
 
 Contract: `breakdown` is pure; `measure` talks to the server. The remaining wall time is what the
-counters do not include: the scheduler, and the detokenizer's and the client's share of the machine.
+counters do not include: the first rounds after a prefill, HTTP, and the client.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from jetspec_sglang.client.server import Server
 from jetspec_sglang.metrics import PHASES
 
 HOLDS = {
+    "scheduler": "between two rounds: reservation, results, output, metrics, requests",
     "draft": "slots of the window, the head's forward, its scores, top-W (GEMMs)",
     "tree": "building the trees, child links for grammars",
     "verify": "the target's forward, LM head included (GEMMs)",
     "commit": "argmax or sampling, accept walk, logprobs, KV moves, and the head's context (fc and "
     "K/V projections: small GEMMs, counted here as none)",
-    "scheduler": "the wall time left: reservation, results, output, metrics, requests",
+    "rest": "the wall time left: the first rounds after a prefill, HTTP, the client",
 }
 GEMM_PHASES = ("draft", "verify")
 
@@ -50,7 +51,7 @@ def breakdown(
     if rounds <= 0:
         raise ValueError("the server ran no round at this budget")
     seconds = {phase: phases[phase] / rounds for phase in PHASES}
-    seconds["scheduler"] = max(decode_seconds / rounds - sum(seconds.values()), 0.0)
+    seconds["rest"] = max(decode_seconds / rounds - sum(seconds.values()), 0.0)
     return Breakdown(seconds, rounds, tau)
 
 

@@ -58,6 +58,7 @@ class JetSpecWorker(BaseSpecWorker):
         self.budgets: TreeBudget = self.engine.budgets
         self.costs = RoundCost()
         self.rounds = 0
+        self._ended: float | None = None  # the last step, if it was a round
         self._published = self.budgets.plan.uniform
         self._overlap = not server_args.disable_overlap_schedule
 
@@ -170,6 +171,7 @@ class JetSpecWorker(BaseSpecWorker):
         self, batch: ScheduleBatch, on_publish: Callable[[torch.Tensor], None] | None
     ) -> GenerationBatchResult:
         """Prefill the target and feed every new position to the head."""
+        self._ended = None
         result = self._target_worker.forward_batch_generation(
             batch, capture_hidden_mode=CaptureHiddenMode.FULL, return_kv_loc_plan=True
         )
@@ -198,6 +200,7 @@ class JetSpecWorker(BaseSpecWorker):
     ) -> GenerationBatchResult:
         clock = self._ops.now
         started = clock()
+        waited = 0.0 if self._ended is None else started - self._ended
         state: DraftState = batch.spec_info
         budget = state.budget
         anchors = state.bonus_tokens.to(torch.int64)
@@ -233,12 +236,13 @@ class JetSpecWorker(BaseSpecWorker):
         self._ops.compact(batch, window[:, : tree.budget], accepted)
         self._ops.feed(self.engine.draft, taps_of(logits_output), positions, plan, accepted)
         logits_output.hidden_states = None
-        done = clock()
+        self._ended = done = clock()
         self._record(
             budget,
             tree,
             accepted,
             {
+                "scheduler": waited,
                 "draft": drafted - started,
                 "tree": built - drafted,
                 "verify": verified - built,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jetspec_sglang.metrics import PHASES
 from tests.integration.cases import delta, flush_series, greedy
 from tests.support.prompts import chat_ids, texts
 from tests.support.server import Server, total
@@ -149,7 +150,7 @@ def test_series_and_their_arithmetic(jetspec: Server, budget: SetBudget) -> None
     emitted = sum(len(answer["output_ids"]) - 1 for answer in answers)
     assert request_rounds == 1 + sum(answer["meta_info"]["spec_verify_ct"] for answer in answers)
     assert emitted <= tokens <= emitted + 8 * (len(answers) + 1)
-    for phase in ("draft", "tree", "verify", "commit"):
+    for phase in PHASES:
         assert delta(before, after, "jetspec_round_seconds_total", phase=phase, **by) > 0
     curve = [
         total(after, "jetspec_accepted_node_budget_bucket", le=f"{le}.0", **by)

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 RANK_BUCKETS = (2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 LATENCY_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 GAUGE_REFRESH_ROUNDS = 40
-PHASES = {"draft": 0.2, "tree": 0.05, "verify": 0.65, "commit": 0.1}
+PHASES = {"scheduler": 0.05, "draft": 0.2, "tree": 0.05, "verify": 0.6, "commit": 0.1}
 SGLANG_LABELS = {
     "model_name": "fake-target",
     "engine_type": "unified",

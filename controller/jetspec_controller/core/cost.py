@@ -1,9 +1,10 @@
 """Seconds per round of one server for any (batch, budget). No I/O.
 
 The gauges (or a file) give seconds as a function of rows = batch × budget. Real rounds also have a
-cost per request (sampling, attention over each prefix), and other work on the device slows them
-down. So measured rounds correct the curve in two ways. First, least squares give a cost per
-request: base = curve(rows) + κ·batch. Second, log (measured / base) is a Gaussian process over the
+cost of their own (the scheduler) and a cost per request (sampling, attention over each prefix), and
+other work on the device slows them down. So measured rounds correct the curve in two ways. First,
+least squares give the costs that do not depend on the budget: base = curve(rows) + c + κ·batch.
+Second, log (measured / base) is a Gaussian process over the
 octaves of batch and budget, with a free offset and trend. It passes through the measured points,
 follows the trend between them and nearby, and gives its uncertainty elsewhere.
 """
@@ -31,6 +32,7 @@ TREND = 0.15  # an octave of batch, and an octave of budget
 LOCAL = 0.3  # from place to place,
 LENGTH = 1.5  # over this many octaves
 PLAIN = 0.2  # at budget 1, which drafts nothing
+RIDGE = 1e-3  # of the least squares, as a share of their trace
 ROUND_NOISE = 0.1  # one round against the mean of its like
 DRIFT = 0.04  # a measurement that is `cost_half_life_s` old
 
@@ -69,6 +71,7 @@ class CostModel:
 
     log_rows: Array  # [P]
     log_seconds: Array  # [P]
+    round_s: float  # c, seconds per round
     request_s: float  # κ, seconds per request per round
     cells: Array  # [C, 3] places, see _places
     weights: Array  # [C] of the process at each cell
@@ -77,7 +80,7 @@ class CostModel:
 
     def seconds(self, batch: Array, budget: Array) -> Array:
         """Seconds per round; ``batch`` and ``budget`` broadcast against each other."""
-        base = self.curve_s(batch * budget) + self.request_s * batch
+        base = self.curve_s(batch * budget) + self.round_s + self.request_s * batch
         if not len(self.weights):
             return base
         ratio = _covariance(_places(batch, budget), self.cells) @ self.weights
@@ -128,7 +131,7 @@ def model(
     samples = np.array([p.samples for p in curve.points], dtype=np.float64)
     log_rows, log_seconds = loglog_convex(rows, seconds, np.maximum(samples, 1.0))
     bare = CostModel(
-        log_rows, log_seconds, 0.0, np.zeros((0, 3)), np.zeros(0), np.zeros((0, 0)), curve
+        log_rows, log_seconds, 0.0, 0.0, np.zeros((0, 3)), np.zeros(0), np.zeros((0, 0)), curve
     )
     if not memory:
         return bare
@@ -139,20 +142,36 @@ def model(
     noise = ROUND_NOISE**2 / np.array([m.rounds for m in memory])
     noise += DRIFT**2 * age / config.cost_half_life_s
     expected = bare.curve_s(batch * budget)
-    request_s = _per_request(batch, seconds, expected, noise)
-    ratio = np.log(seconds / (expected + request_s * batch))
+    round_s, request_s = _beside_rows(batch, seconds, expected, noise)
+    ratio = np.log(seconds / (expected + round_s + request_s * batch))
     cells = _places(batch, budget)
     precision: Array = np.asarray(
         np.linalg.inv(_covariance(cells, cells) + np.diag(noise + 1e-6)), dtype=np.float64
     )
-    return CostModel(log_rows, log_seconds, request_s, cells, precision @ ratio, precision, curve)
+    return CostModel(
+        log_rows, log_seconds, round_s, request_s, cells, precision @ ratio, precision, curve
+    )
 
 
-def _per_request(batch: Array, seconds: Array, expected: Array, noise: Array) -> float:
-    """κ ≥ 0 by weighted least squares of the relative errors."""
+def _beside_rows(
+    batch: Array, seconds: Array, expected: Array, noise: Array
+) -> tuple[float, float]:
+    """c, κ ≥ 0 by weighted least squares of the relative errors. Cells of one batch cannot tell
+    them apart; then each gets half.
+    """
     weight = 1.0 / (noise + LOCAL**2)
-    x, y = batch / seconds, 1.0 - expected / seconds
-    return max(float((weight * x * y).sum() / ((weight * x * x).sum() + 1e-12)), 0.0)
+    scale = np.array([1.0, 1.0 / np.average(batch, weights=weight)])
+    x = np.stack((1.0 / seconds, batch / seconds), axis=-1) * scale
+    y = 1.0 - expected / seconds
+    products, target = (x * weight[:, None]).T @ x, (x * weight[:, None]).T @ y
+    ridge = RIDGE * np.trace(products) * np.eye(2)
+    both = np.linalg.solve(products + ridge, target)
+    if both.min() < 0.0:
+        # With one of them at 0, the other one alone.
+        alone = np.maximum(target / np.diag(products), 0.0)
+        only = int(np.argmax(target * alone))
+        both = np.where(np.arange(2) == only, alone, 0.0)
+    return float(both[0] * scale[0]), float(both[1] * scale[1])
 
 
 def _places(batch: Array, budget: Array) -> Array:

@@ -53,6 +53,37 @@ def test_a_cost_per_request_is_found_and_carried_to_other_budgets():
     assert at(bare, 16, 32) < 0.7 * truth(16, 32)
 
 
+def test_a_cost_per_round_is_found_and_carried_to_other_budgets():
+    """The gauges were calibrated without the scheduler. Small budgets alone have run."""
+    calibrated, scheduler = affine(), 12e-3
+
+    def truth(batch, budget):
+        return calibrated(batch, budget) + scheduler
+
+    memory = remember(truth, [(1, 16), (4, 16), (8, 1)])
+    model = cost.model(CONFIG, gauges(calibrated), memory, 0.0)
+    assert model.round_s == pytest.approx(scheduler, rel=0.2)
+    for batch, budget in [(1, 128), (4, 64), (8, 16), (16, 16)]:
+        assert at(model, batch, budget) == pytest.approx(truth(batch, budget), rel=0.06)
+
+
+@pytest.mark.parametrize("batch", [1.0, 8.0])
+def test_rounds_of_one_batch_leave_open_what_the_rest_depends_on(batch):
+    def truth(n, budget):
+        return affine()(n, budget) + 0.02
+
+    model = cost.model(CONFIG, gauges(affine()), remember(truth, [(batch, 16)]), 0.0)
+    assert model.round_s == pytest.approx(model.request_s * batch, rel=0.01)
+    assert model.round_s + model.request_s * batch == pytest.approx(0.02, rel=0.05)
+
+
+def test_faster_rounds_than_the_gauges_give_no_negative_costs():
+    memory = remember(lambda n, b: 0.5 * affine()(n, b), [(1, 16), (8, 16), (4, 64)])
+    model = cost.model(CONFIG, gauges(affine()), memory, 0.0)
+    assert (model.round_s, model.request_s) == (0.0, 0.0)
+    assert at(model, 8, 64) == pytest.approx(0.5 * affine()(8, 64), rel=0.1)
+
+
 def test_a_slower_machine_is_slower_everywhere():
     memory = remember(lambda n, b: 2 * affine()(n, b), [(1, 64), (8, 16)])
     model = cost.model(CONFIG, gauges(affine()), memory, 0.0)
