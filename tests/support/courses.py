@@ -44,6 +44,12 @@ def from_uniform_blind(config: PolicyConfig) -> list[Decision]:
     return [world.step(running_requests=None) for _ in range(20)]
 
 
+def nearly_best(config: PolicyConfig) -> list[Decision]:
+    """Another budget is faster, but by less than the tolerance."""
+    world = made(config, cost=affine(0.01, 1e-4), tau=log_tau(0.6))
+    return world.steps(30, 16.0)
+
+
 def climbing(config: PolicyConfig) -> list[Decision]:
     """From the budget for many requests to that for one."""
     world = made(config, cost=affine(0.01, 1e-4))
