@@ -18,7 +18,9 @@
 
 #include "calls.hpp"
 #include "dot.hpp"
+#include "panel.hpp"
 #include "pool.hpp"
+#include "tiles.hpp"
 
 namespace jetspec {
 namespace {
@@ -28,9 +30,7 @@ constexpr int kMostRows = 14;  // 28 accumulators, two weights: the 32 registers
 #else
 constexpr int kMostRows = 6;  // 12 accumulators, two weights, one input of 16 registers
 #endif
-constexpr int64_t kPanel = 2 * kLanes;
 constexpr int64_t kLine = 64 / sizeof(Word);
-constexpr int64_t kWorthThreads = 1 << 16;  // multiply-adds
 constexpr int64_t kGroupsAlone = 4;  // interleaved by the caller: less than waking a thread costs
 
 // Part of the next panel that a walk over this one fetches: `lines` cache lines a step.
@@ -38,14 +38,6 @@ struct Ahead {
   const Word* from;
   int64_t lines;
 };
-
-inline float widen(float x) { return x; }
-inline float widen(BFloat16 x) {
-  const Word bits = Word(x.bits) << 16;
-  float wide;
-  std::memcpy(&wide, &bits, sizeof wide);
-  return wide;
-}
 
 // R interleaved rows and a panel, `steps` long: out[r * out_stride + j] for the first `width` of j.
 template <typename Dot, int R>
@@ -68,11 +60,7 @@ void walk(const Word* rows, const Word* panel, int64_t steps, const typename Dot
     float sums[kPanel];
     store(sums, low[r]);
     store(sums + kLanes, high[r]);
-    for (int64_t j = 0; bias && j < width; ++j) sums[j] += widen(bias[j]);
-    typename Dot::Element rounded[kPanel];
-    store(rounded, load(sums));
-    store(rounded + kLanes, load(sums + kLanes));
-    std::memcpy(out + r * out_stride, rounded, width * sizeof *out);
+    finish(sums, bias, out + r * out_stride, width);
   }
 }
 
@@ -90,8 +78,6 @@ struct Groups {
   int64_t first(int64_t group) const { return rows * group / count; }
   int64_t size(int64_t group) const { return first(group + 1) - first(group); }
 };
-
-int64_t steps_of(int64_t depth, int64_t inputs) { return (depth + inputs - 1) / inputs; }
 
 // A step beyond the row's end reads zeros in place of the inputs that it lacks.
 template <typename Dot>
@@ -111,7 +97,7 @@ void interleave(const typename Dot::Element* x, int64_t stride, int64_t rows, in
 template <typename Element, int64_t kInputs>
 void pack(const Element* weight, int64_t outputs, int64_t depth, Element* packed) {
   const int64_t steps = steps_of(depth, kInputs);
-  Pool::run((outputs + kPanel - 1) / kPanel, true, [=](int64_t panel) {
+  Pool::run(panels_of(outputs), true, [=](int64_t panel) {
     const int64_t first = panel * kPanel, width = std::min(kPanel, outputs - first);
     Element* to = packed + first * steps * kInputs;
     for (int64_t k = 0; k < steps * kInputs; k += kInputs)
@@ -134,7 +120,7 @@ void product(const void* from, int64_t stride, int64_t rows, int64_t depth, cons
   memory.resize(rows * words);
   Word* const interleaved = memory.data();
   const Groups groups{rows};
-  const int64_t panels = (outputs + kPanel - 1) / kPanel;
+  const int64_t panels = panels_of(outputs);
   const bool worth_threads = rows * depth * outputs >= kWorthThreads;
   Pool::run(groups.count, worth_threads && groups.count > kGroupsAlone, [&](int64_t group) {
     const int64_t first = groups.first(group);
@@ -158,7 +144,7 @@ void product(const void* from, int64_t stride, int64_t rows, int64_t depth, cons
   });
 }
 
-enum Kind { kFloatDot = 0, kWidenedDot = 1, kPairDot = 2 };
+enum Kind { kFloatDot = 0, kWidenedDot = 1, kPairDot = 2, kTileDot = 3 };
 
 }  // namespace
 }  // namespace jetspec
@@ -170,13 +156,13 @@ extern "C" {
 
 int64_t jetspec_linear_panel() { return kPanel; }
 
-// Whether this CPU has the kind of step.
+// Whether this process can use the kind of step.
 int jetspec_linear_has(int kind) {
+  if (kind == kTileDot) return tiles_allowed();
 #if defined(__AVX512BF16__)
-  return kind >= kFloatDot && kind <= kPairDot;
-#else
-  return kind == kFloatDot || kind == kWidenedDot;
+  if (kind == kPairDot) return true;
 #endif
+  return kind == kFloatDot || kind == kWidenedDot;
 }
 
 // weight [outputs, depth] -> packed [ceil(outputs / kPanel), steps, kPanel, inputs of a step],
@@ -200,6 +186,10 @@ void jetspec_linear(const void* x, int64_t stride, int64_t rows, int64_t depth, 
 #if defined(__AVX512BF16__)
   if (kind == kPairDot) product<PairDot>(x, stride, rows, depth, packed, outputs, bias, out);
 #endif
+  if (kind == kTileDot)
+    multiply_tiles({static_cast<const BFloat16*>(x), stride, rows, depth,
+                    static_cast<const Word*>(packed), outputs, static_cast<const BFloat16*>(bias),
+                    static_cast<BFloat16*>(out)});
 }
 
 }  // extern "C"

@@ -22,9 +22,10 @@ class Dot(IntEnum):
     FLOAT = 0  # float32: one fused multiply-add
     WIDENED = 1  # bfloat16 widened to float32: two fused multiply-adds
     PAIRS = 2  # bfloat16: AVX512-BF16's VDPBF16PS
+    TILES = 3  # bfloat16: AMX's TDPBF16PS, a block of 32 inputs at once
 
 
-_DOTS = {torch.float32: (Dot.FLOAT,), torch.bfloat16: (Dot.PAIRS, Dot.WIDENED)}
+_DOTS = {torch.float32: (Dot.FLOAT,), torch.bfloat16: (Dot.TILES, Dot.PAIRS, Dot.WIDENED)}
 """Fastest first."""
 DTYPES = tuple(_DOTS)
 _INPUTS = {torch.float32: 1, torch.bfloat16: 2}
@@ -33,7 +34,7 @@ _INPUTS = {torch.float32: 1, torch.bfloat16: 2}
 
 @cache
 def dots(dtype: torch.dtype) -> tuple[Dot, ...]:
-    """What this CPU can use for a dtype of `DTYPES`, fastest first."""
+    """What this process can use for a dtype of `DTYPES`, fastest first."""
     return tuple(dot for dot in _DOTS[dtype] if load().jetspec_linear_has(dot))
 
 
