@@ -15,6 +15,7 @@
 namespace jetspec {
 
 using Word = uint32_t;
+constexpr int64_t kLine = 64 / sizeof(Word);  // words of a cache line
 
 // kInputs: inputs of a row in a step. kWords: words that hold them in an interleaved row.
 struct FloatDot {

@@ -30,7 +30,6 @@ constexpr int kMostRows = 14;  // 28 accumulators, two weights: the 32 registers
 #else
 constexpr int kMostRows = 6;  // 12 accumulators, two weights, one input of 16 registers
 #endif
-constexpr int64_t kLine = 64 / sizeof(Word);
 constexpr int64_t kGroupsAlone = 4;  // interleaved by the caller: less than waking a thread costs
 
 // Part of the next panel that a walk over this one fetches: `lines` cache lines a step.

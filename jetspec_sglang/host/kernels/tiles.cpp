@@ -21,7 +21,6 @@ constexpr int64_t kSteps = kInputs / 2;   // of a block, as the weight is packed
 constexpr int64_t kGroup = 2 * kRows;     // rows that share one reading of a panel
 constexpr int64_t kBlock = kSteps * kPanel;  // words of a block of a panel
 constexpr int64_t kShare = 4;  // panels of a task with several groups
-constexpr int64_t kLine = 64 / sizeof(Word);
 constexpr int64_t kAhead = 6 * kBlock;  // words between what is multiplied and what is fetched
 constexpr int64_t kPanelBytes = kPanel * sizeof(Word);
 
@@ -62,7 +61,7 @@ void add_block(const BFloat16* x, int64_t row_bytes, const Word* panel) {
   }
 }
 
-// What is left of the rows and of a weight behind their whole blocks, filled up with zeros.
+// What is left of the rows behind their whole blocks, filled up with zeros.
 struct Tail {
   std::vector<BFloat16> x;  // [rows, kInputs]
 
