@@ -7,6 +7,7 @@ from enum import IntEnum
 import torch
 
 from jetspec_sglang.host.kernels.library import load
+from jetspec_sglang.host.kernels.linear import DTYPES, Dot, dots
 
 _TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 
@@ -32,6 +33,7 @@ def attention(
     mode: MaskMode,
     scale: float,
     logit_cap: float = 0.0,
+    dot: Dot | None = None,
 ) -> None:
     """Write softmax(scale * q K^T) V of every row to `out`, reading K/V in place.
 
@@ -56,9 +58,12 @@ def attention(
         mode: which new rows a row sees.
         scale: factor of the scores.
         logit_cap: c > 0 replaces a score s by c * tanh(s / c).
+        dot: `Dot.TILES` multiplies on AMX, which needs q and the pools in bfloat16; any other, on
+            vectors in float32. By default that of a linear of the same dtype.
 
     Raises:
-        ValueError: on tensors that do not fit each other. `out` is then unchanged.
+        ValueError: on tensors that do not fit each other, or a `dot` that this CPU or their types
+            do not allow. `out` is then unchanged.
     """
     rows, heads, k_dim = q.shape
     slots, kv_heads, v_dim = v_pool.shape
@@ -92,6 +97,13 @@ def attention(
         raise ValueError(f"req_to_token is {req_to_token.dtype}: it must be torch.int32")
     if mode == MaskMode.TREE and (parents is None or parents.shape != (rows,)):
         raise ValueError(f"parents must have shape ({rows},) in TREE mode")
+    allowed = _dots(q.dtype, k_pool.dtype)
+    if dot is not None and dot not in allowed:
+        names = ", ".join(one.name for one in allowed)
+        raise ValueError(
+            f"dot {dot.name}: on this CPU it must be one of {names} for q {q.dtype} and pools "
+            f"{k_pool.dtype}"
+        )
     bs = req_pool_indices.shape[0]
     if prefix_lens.shape != (bs,) or row_starts.shape != (bs + 1,):
         raise ValueError(
@@ -108,6 +120,7 @@ def attention(
         req_to_token, req_to_token.stride(0), indices,
         prefixes, starts, tree,
         bs, rows, heads, kv_heads, k_dim, v_dim, mode, scale, logit_cap,
+        allowed[0] if dot is None else dot,
     )  # fmt: skip
     if refused:
         raise ValueError(
@@ -115,3 +128,8 @@ def attention(
             f"within {rows}, positions fit req_to_token's {req_to_token.shape[1]} columns, and "
             "parents be earlier rows of the same request or -1"
         )
+
+
+def _dots(dtype: torch.dtype, pool_dtype: torch.dtype) -> tuple[Dot, ...]:
+    """Fastest first."""
+    return dots(dtype) if dtype == pool_dtype and dtype in DTYPES else (Dot.FLOAT,)

@@ -25,5 +25,5 @@ int jetspec_attention(const void* q, int64_t q_stride, void* out, int64_t out_st
                       const int64_t* req_pool_indices, const int64_t* prefix_lens,
                       const int64_t* row_starts, const int64_t* parents, int64_t bs, int64_t rows,
                       int64_t heads, int64_t kv_heads, int64_t k_dim, int64_t v_dim, int mode,
-                      float scale, float logit_cap);
+                      float scale, float logit_cap, int dot);
 }

@@ -170,7 +170,7 @@ class Decoder {
                              layer.values, s_.kv(), s_.type, r.req_to_token, r.req_stride,
                              r.req_pool_indices, r.prefix_lens, r.row_starts, r.parents, r.bs, rows,
                              s_.heads, s_.kv_heads, s_.head_dim, s_.head_dim, r.mode, s_.scale,
-                             s_.logit_cap);
+                             s_.logit_cap, s_.kind);
   }
 
   void copy_tap(const char* residual, void* out, int64_t rows, int64_t tap, int64_t count) const {

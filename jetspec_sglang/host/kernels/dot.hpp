@@ -14,6 +14,8 @@
 
 namespace jetspec {
 
+enum Kind { kFloatDot = 0, kWidenedDot = 1, kPairDot = 2, kTileDot = 3 };
+
 using Word = uint32_t;
 constexpr int64_t kLine = 64 / sizeof(Word);  // words of a cache line
 

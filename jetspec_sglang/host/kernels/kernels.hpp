@@ -1,4 +1,4 @@
-// The inner loops of attention over up to four query rows at a time, and the softmax state.
+// The products of attention on vectors, over up to four query rows at a time, and the softmax state.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace jetspec {
 
 constexpr int64_t kChunk = 128;                // keys whose softmax is computed by itself
-constexpr int64_t kScoreStride = kChunk + 16;  // `dot` may overrun its keys
+constexpr int64_t kScoreStride = kChunk + 32;  // `score` may overrun its keys
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // Calls f(integral_constant<rows>, x) over tiles of at most four rows.
@@ -93,14 +93,16 @@ void mix(const float* weights, const T* values, int64_t stride, const int32_t* s
 // Softmax state of some (row, head) pairs: the largest score, the sum of the weights relative to
 // it, and the weighted sum of values. No key yet: top = -inf.
 struct State {
-  float *top, *total, *acc;
+  float *acc, *top, *total;
 
-  State(float* memory, int64_t rows) : top(memory), total(top + rows), acc(total + rows) {}
+  State(float* memory, int64_t rows, int64_t dim)
+      : acc(memory), top(acc + rows * dim), total(top + rows) {}
   static int64_t floats(int64_t rows, int64_t dim) { return rows * (dim + 2); }
 
   void clear(int64_t rows, int64_t dim) {
+    std::fill(acc, acc + rows * dim, 0.0f);
     std::fill(top, top + rows, -kInf);
-    std::fill(total, total + rows * (dim + 1), 0.0f);
+    std::fill(total, total + rows, 0.0f);
   }
   void fold(const State& chunk, int64_t rows, int64_t dim) {
     for (int64_t x = 0; x < rows; ++x) {

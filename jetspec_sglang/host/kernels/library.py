@@ -54,7 +54,7 @@ def load() -> ctypes.CDLL:
         + [_POINTER, _LONG]
         + [_POINTER] * 4
         + [_LONG] * 6
-        + [_INT, _FLOAT, _FLOAT]
+        + [_INT, _FLOAT, _FLOAT, _INT]
     )
     library.jetspec_attention.restype = _INT
     library.jetspec_rms_norm.argtypes = (

@@ -143,8 +143,6 @@ void product(const void* from, int64_t stride, int64_t rows, int64_t depth, cons
   });
 }
 
-enum Kind { kFloatDot = 0, kWidenedDot = 1, kPairDot = 2, kTileDot = 3 };
-
 }  // namespace
 }  // namespace jetspec
 

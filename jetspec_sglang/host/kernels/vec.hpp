@@ -46,6 +46,8 @@ inline IntVec load_words(const uint32_t* from) {
   return v;
 }
 
+inline void store_words(uint32_t* to, IntVec v) { std::memcpy(to, &v, sizeof v); }
+
 #if defined(__AVX512F__)
 
 inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
@@ -60,6 +62,29 @@ inline Vec load(const BFloat16* from) {
 inline void store(Half* to, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                       _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+// v[i][j] and v[j][i] change places: first within blocks of four lanes, then the blocks.
+inline void transpose(IntVec (&v)[kLanes]) {
+  __m512i pair[16], four[16];
+  for (int i = 0; i < 16; i += 2) {
+    pair[i] = _mm512_unpacklo_epi32(__m512i(v[i]), __m512i(v[i + 1]));
+    pair[i + 1] = _mm512_unpackhi_epi32(__m512i(v[i]), __m512i(v[i + 1]));
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int half = 0; half < 2; ++half) {
+      four[i + 2 * half] = _mm512_unpacklo_epi64(pair[i + half], pair[i + 2 + half]);
+      four[i + 2 * half + 1] = _mm512_unpackhi_epi64(pair[i + half], pair[i + 2 + half]);
+    }
+  for (int i = 0; i < 4; ++i) {
+    const __m512i even_low = _mm512_shuffle_i32x4(four[i], four[i + 4], 0x88);
+    const __m512i odd_low = _mm512_shuffle_i32x4(four[i], four[i + 4], 0xdd);
+    const __m512i even_high = _mm512_shuffle_i32x4(four[i + 8], four[i + 12], 0x88);
+    const __m512i odd_high = _mm512_shuffle_i32x4(four[i + 8], four[i + 12], 0xdd);
+    v[i] = IntVec(_mm512_shuffle_i32x4(even_low, even_high, 0x88));
+    v[i + 4] = IntVec(_mm512_shuffle_i32x4(odd_low, odd_high, 0x88));
+    v[i + 8] = IntVec(_mm512_shuffle_i32x4(even_low, even_high, 0xdd));
+    v[i + 12] = IntVec(_mm512_shuffle_i32x4(odd_low, odd_high, 0xdd));
+  }
 }
 // Adds neighbours within each 128-bit lane: {a01, a23, b01, b23} per lane.
 inline Vec add_neighbours(Vec a, Vec b) {
@@ -115,16 +140,27 @@ inline Vec sum_each(Vec (&v)[kLanes]) {
   return v[0];
 }
 
-inline float sum(Vec v) {
-  for (int half = kLanes / 2; half >= 1; half /= 2)
-    for (int i = 0; i < half; ++i) v[i] = v[i] + v[i + half];
-  return v[0];
+// Lane i and lane i ^ kDistance change places.
+template <int kDistance>
+Vec swapped(Vec v) {
+  IntVec from{};
+  for (int i = 0; i < kLanes; ++i) from[i] = i ^ kDistance;
+  return __builtin_shuffle(v, from);
 }
 
+// All lanes as one: f of halves, then of quarters, and so on.
+template <typename F>
+float reduced(Vec v, F f) {
+  if constexpr (kLanes > 8) v = f(v, swapped<8>(v));
+  v = f(v, swapped<4>(v));
+  v = f(v, swapped<2>(v));
+  return f(v, swapped<1>(v))[0];
+}
+inline float sum(Vec v) {
+  return reduced(v, [](Vec a, Vec b) { return a + b; });
+}
 inline float largest(Vec v) {
-  float top = v[0];
-  for (int i = 1; i < kLanes; ++i) top = v[i] > top ? v[i] : top;
-  return top;
+  return reduced(v, [](Vec a, Vec b) { return max(a, b); });
 }
 
 // e^x for x <= 0 within 2 ulp (range reduction and polynomial after Cephes expf); exactly 1 at

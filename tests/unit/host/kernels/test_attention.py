@@ -8,9 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetspec_sglang.host.kernels import MaskMode, attention, set_threads
+from jetspec_sglang.host.kernels import Dot, MaskMode, attention, dots, set_threads
 
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}
+WAYS = [
+    (torch.float32, Dot.FLOAT),
+    (torch.float16, Dot.FLOAT),
+    *((torch.bfloat16, dot) for dot in dots(torch.bfloat16)),
+]
+"""Every dtype, with every way in which this CPU can multiply it."""
 WIDTH = 700  # columns of req_to_token
 
 
@@ -26,6 +32,7 @@ class Call:
     parents: torch.Tensor
     mode: MaskMode
     logit_cap: float = 0.0
+    dot: Dot | None = None
 
     @property
     def scale(self) -> float:
@@ -36,6 +43,7 @@ class Call:
         attention(
             self.q, self.k_pool, self.v_pool, out, self.req_to_token, self.req_pool_indices,
             self.prefix_lens, self.row_starts, self.parents, self.mode, self.scale, self.logit_cap,
+            self.dot,
         )  # fmt: skip
         return out
 
@@ -121,9 +129,9 @@ def calls(draw):
     bs = draw(st.integers(1, 3))
     kv_heads = draw(st.integers(1, 3))
     k_dim = draw(st.sampled_from([16, 64, 96, 128]))
-    dtype = draw(st.sampled_from(list(TOLERANCE)))
+    dtype, dot = draw(st.sampled_from(WAYS))
     prefix = st.one_of(st.integers(0, 3), st.integers(120, 136), st.integers(250, 300))
-    return make_call(
+    call = make_call(
         prefixes=draw(st.lists(prefix, min_size=bs, max_size=bs)),
         rows=draw(st.lists(st.integers(1, 24), min_size=bs, max_size=bs)),
         mode=draw(st.sampled_from(list(MaskMode))),
@@ -135,6 +143,7 @@ def calls(draw):
         logit_cap=draw(st.sampled_from([0.0, 5.0])),
         branching=draw(st.sampled_from([1, 3, 100])),
     )
+    return replace(call, dot=dot if call.q.dtype == call.k_pool.dtype else None)
 
 
 def assert_close(call: Call) -> None:
@@ -212,12 +221,13 @@ def as_chunk(call: Call, request: int, row: int, prefix: int) -> torch.Tensor:
     ).run()[-1]
 
 
-@pytest.mark.parametrize("dtype", list(TOLERANCE))
-@pytest.mark.parametrize("heads", [(3, 1), (9, 3), (8, 2), (2, 2)])
-def test_a_row_has_the_same_bits_in_every_call(dtype, heads):
+@pytest.mark.parametrize(("dtype", "dot"), WAYS)
+@pytest.mark.parametrize("heads", [(3, 1), (9, 3), (8, 2), (2, 2), (34, 2)])
+def test_a_row_has_the_same_bits_in_every_call(dtype, dot, heads):
     """In a tree of a batch, alone as plain decoding, and in prefill chunks of any size."""
     prefixes, rows = [0, 119, 127, 128, 300], [7, 64, 20, 33, 16]
     batch = make_call(prefixes, rows, MaskMode.TREE, heads=heads, dtype=dtype, branching=2)
+    batch = replace(batch, dot=dot)
     out = batch.run()
     for request in range(len(rows)):
         first, last, cached = batch.bounds(request)
@@ -244,10 +254,28 @@ def test_a_full_block_has_the_same_bits_alone_and_in_a_batch():
         assert torch.equal(out[first:last], alone.run())
 
 
+@pytest.mark.parametrize(("dtype", "dot"), WAYS)
+def test_a_row_keeps_its_bits_beside_rows_without_numbers(dtype, dot):
+    """Not a number in one branch of a tree must not reach another."""
+    call = replace(make_call([20], [6], MaskMode.TREE, dtype=dtype), dot=dot)
+    call = replace(call, parents=torch.tensor([-1, 0, 0, 1, 2, 4]))
+    before = call.run()
+    for pool in (call.k_pool, call.v_pool):
+        pool[call.slots(0)[20 + 1]] = torch.nan
+    after = call.run()
+    sees = [row for row in range(6) if 1 in call.path(0, row)]
+    assert sees == [1, 3]
+    assert after[sees].isnan().all()
+    others = [0, 2, 4, 5]
+    assert torch.equal(after[others], before[others])
+
+
+@pytest.mark.parametrize(("dtype", "dot"), WAYS)
 @pytest.mark.parametrize("mode", list(MaskMode))
-def test_threads_do_not_change_the_bits(mode):
-    call = make_call([600, 5], [64, 30], mode, heads=(9, 3))
-    single = make_call([600], [1], MaskMode.CAUSAL, heads=(9, 3))
+def test_threads_do_not_change_the_bits(mode, dtype, dot):
+    call = replace(make_call([600, 5], [64, 30], mode, heads=(9, 3), dtype=dtype), dot=dot)
+    single = make_call([600], [1], MaskMode.CAUSAL, heads=(9, 3), dtype=dtype)
+    single = replace(single, dot=dot)
     results = []
     try:
         for count in (1, 2, 5):
@@ -278,6 +306,7 @@ GOOD = make_call([3], [4], MaskMode.TREE)
         ({"k_pool": GOOD.k_pool.expand(-1, 2, -1)}, "shapes of q"),
         ({"q": GOOD.q.double()}, "types of q torch.float64"),
         ({"v_pool": GOOD.v_pool.half()}, "v_pool torch.float16"),
+        ({"dot": Dot.TILES}, "dot TILES: on this CPU it must be one of FLOAT"),
         ({"q": GOOD.q.transpose(0, 1).contiguous().transpose(0, 1)}, "contiguous within a row"),
         ({"req_to_token": GOOD.req_to_token.long()}, "req_to_token is torch.int64"),
         ({"parents": GOOD.parents[:-1]}, r"parents must have shape \(4,\)"),
