@@ -42,7 +42,8 @@ class Queries:
         """The panel's data after its transformations."""
         found: list[Frame] = []
         for target in panel.targets:
-            found += from_results(target, self.results(target))
+            legend = fill(target.get("legendFormat") or "", self.values, self.span, title=True)
+            found += from_results({**target, "legendFormat": legend}, self.results(target))
         return transformations.apply(found, panel.transformations)
 
     def results(self, target: Mapping[str, Any]) -> list[Result]:

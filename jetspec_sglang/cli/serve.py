@@ -183,18 +183,18 @@ def _model_and_head(flags: Flags, jetspec: bool) -> tuple[str | None, str | None
     from jetspec_sglang.cli.models import check_model, require_head
 
     model, head = flags.value(*MODEL), flags.value(HEAD)
+    if model is not None:
+        check_model(model, flags.value("--revision"))
     chosen = head or (embedded.head_path() if model is None else None)
     if jetspec and chosen is None:
         remedy = NO_EMBEDDED_HEAD if model is None else NO_HEAD
         raise CommandError(f"no draft head for {model or 'the embedded model'}: {remedy}")
+    target = None
     if model is None:
         try:
             target = str(embedded.target_path())
         except embedded.EmbeddedError as error:
             raise CommandError(str(error)) from None
-    else:
-        target = None
-        check_model(model, flags.value("--revision"))
     if jetspec and chosen is not None:
         for finding in require_head(chosen, model or target):
             print(f"jetspec serve: draft head: {finding}; {finding.remedy}", file=sys.stderr)

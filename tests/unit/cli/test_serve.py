@@ -273,11 +273,18 @@ def test_no_head_says_how_to_get_one(capsys, monkeypatch):
         assert way in error
 
 
-def test_other_model_needs_its_own_head(capsys, monkeypatch):
+def test_other_model_needs_its_own_head(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(embedded, "head_path", lambda: "shipped-head")
+    (tmp_path / "config.json").write_text("{}")
+    status, error = refused(capsys, "--port", str(free_port()), "--model-path", str(tmp_path))
+    assert status == 1
+    assert f"no draft head for {tmp_path}" in error
+
+
+def test_a_missing_model_is_named_before_its_head(capsys, monkeypatch):
     monkeypatch.setattr(embedded, "head_path", lambda: "shipped-head")
     status, error = refused(capsys, "--port", str(free_port()), "--model-path", "/some/model")
-    assert status == 1
-    assert "no draft head for /some/model" in error
+    assert (status, "--model-path /some/model: no such folder" in error) == (1, True)
 
 
 def test_port_in_use(capsys):

@@ -10,6 +10,7 @@ from dashboards.drawing import transformations, units
 from dashboards.drawing.dashboard import Panel
 from dashboards.drawing.fields import config
 from dashboards.drawing.frames import Field, Frame, from_results
+from dashboards.drawing.page import Queries
 from dashboards.drawing.prometheus import Prometheus, Result, Span
 from dashboards.drawing.variables import Chosen, fill, resolve
 
@@ -59,6 +60,14 @@ def test_variables_go_into_queries_as_grafana_puts_them():
     assert fill('x{i=~"${all}"}', values, SPAN) == 'x{i=~".+"}'
     assert fill("${instance:csv} $unknown", values, SPAN) == "127.0.0.1:1,h:2 $unknown"
     assert fill("$instance, $all", values, SPAN, title=True) == "127.0.0.1:1 + h:2, All"
+
+
+def test_variables_go_into_legends(prometheus):
+    prometheus.answer = lambda expression: [({"job": "a"}, 1.0)]
+    target = {"expr": "x", "refId": "A", "legendFormat": "{{job}} within ${bound} s"}
+    queries = Queries(Prometheus(prometheus.url), SPAN, {"bound": Chosen(["0.5"])})
+    frames = queries.frames(Panel({"type": "timeseries", "targets": [target]}, 0, 0, 1, 1))
+    assert [frame.fields[1].display for frame in frames] == ["a within 0.5 s"]
 
 
 def test_grafanas_own_variables():
