@@ -17,6 +17,7 @@ from jetspec_controller.actuators import Outcome
 from jetspec_controller.audit import AuditLog, Event
 from jetspec_controller.components import Components
 from jetspec_controller.core import Decision, Governor, PolicyConfig, TargetObservation, decide
+from jetspec_controller.core.budgets import running
 from jetspec_controller.exporter import ControllerMetrics
 from jetspec_controller.managed import DecisionSummary, ManagedTarget, summary
 from jetspec_controller.recorder import Recorder
@@ -286,10 +287,12 @@ class ControlLoop:
             logger.error("%s: its launch budget is kept in memory only: %s", name, error)
 
     async def _restore(self, managed: ManagedTarget) -> None:
-        launch, now = self.state.launch.get(managed.target.id), managed.read_back
-        if launch is None or (
-            now is not None and (now.budget, now.table) == (launch.budget, launch.table)
-        ):
+        launch = self.state.launch.get(managed.target.id)
+        governor = policy_for(self.settings.policy, managed.target.policy).governor
+        if launch is None or governor in (Governor.OFF, Governor.ADVISORY):
+            return
+        # The read-back is older than the last control call; `in_force` is not.
+        if managed.writes.in_force == running(launch):
             return
         result = await self.actuator.restore(managed.target, launch)
         self.audit.write(

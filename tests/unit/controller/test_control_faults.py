@@ -307,13 +307,52 @@ async def test_disk_full_for_the_audit_log(make) -> None:
         assert rig.metric("audit_errors_total") > 0
 
 
+async def ticks_until_the_first_apply(rig: Rig) -> None:
+    for _ in range(10):
+        await rig.ticks()
+        if rig.server.applied:
+            return
+    pytest.fail("nothing was applied")
+
+
+@pytest.mark.parametrize("later", [0, 1, 2])
 @pytest.mark.parametrize(("on_shutdown", "left"), [("hold", 16), ("restore", 64)])
-async def test_budget_left_behind(make, on_shutdown: str, left: int) -> None:
+async def test_budget_left_behind(make, on_shutdown: str, left: int, later: int) -> None:
+    """However soon after an apply the controller ends."""
     async with make(settings={"on_shutdown": on_shutdown}) as rig:
         busy(rig)
-        await rig.ticks(4)
+        await ticks_until_the_first_apply(rig)
+        await rig.ticks(later)
         assert rig.server.engine.budget == 16
     assert rig.server.engine.budget == left
+
+
+async def test_restored_although_the_last_call_was_cut_off(make) -> None:
+    async with make(settings={**IMPATIENT, "on_shutdown": "restore"}) as rig:
+        busy(rig)
+        await ticks_until_the_first_apply(rig)
+        await rig.ticks(2)
+        rig.server.faults.hang.add(CONTROL)
+        rig.server.engine.running = 1
+        rig.service.loop.patience_s = 0.0
+        for _ in range(50):
+            await rig.ticks()
+            await asyncio.sleep(0.02)
+            if rig.server.open[CONTROL]:
+                break
+        assert rig.server.open[CONTROL] == 1, "a control call under way"
+        rig.server.faults.hang.clear()
+    assert rig.server.engine.budget == 64
+
+
+@pytest.mark.parametrize("governor", ["off", "advisory"])
+async def test_a_server_that_is_only_watched_is_not_restored(make, governor: str) -> None:
+    settings = {"on_shutdown": "restore", "policy": {"governor": governor}}
+    async with make(settings=settings) as rig:
+        await rig.ticks(2)
+        rig.server.engine.budget = 32
+        await rig.ticks(2)
+    assert rig.server.engine.budget == 32
 
 
 async def test_launch_budget_survives_a_restart_of_the_controller(make) -> None:
